@@ -15,7 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sacct_ingest.errors import ConfigError, NoHistory, PlotError, ScriptError
+from sacct_ingest.errors import ConfigError, NimoError, NoHistory, PlotError, ScriptError
 from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.cli.common_options import positive
 from slurm_plugin.text.formatting import count, duration, hours, limit_text, wrapped
@@ -136,7 +136,13 @@ def _follow(study: "Study", folder: Path, args: argparse.Namespace) -> str:
             file=sys.stderr,
         )
         raise
-    own_history.ask_again(load_config(args, for_user=True))
+    try:
+        own_history.ask_again(load_config(args, for_user=True))
+    except NimoError as error:  # the study is made, and its results are shown
+        print(
+            f"nimo scale: your own history may lack these runs for some minutes: {error}",
+            file=sys.stderr,
+        )
     return why
 
 

@@ -325,6 +325,8 @@ def test_a_study_whose_jobs_were_all_refused_begins_anew(tmp_path, monkeypatch, 
         shown = capsys.readouterr()
         assert "1: Requested node configuration is not available\n" in shown.err
         assert "  Requested n" in shown.out
+        # Slurm does not name the cluster; what the study found is shown all the same.
+        assert "may lack these runs for some minutes: scontrol show config" in shown.err
     saved = Study(tmp_path / "job.scale" / "study.json")
     saved.save(StudyRun(number=1, count=1, why="", planned_s=0, job_id=7, state="FAILED"))
     assert main(["scale", "-N", "1-4", "job.sh"]) == ConfigError.exit_status
