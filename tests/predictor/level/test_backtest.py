@@ -263,7 +263,10 @@ def test_judges_that_share_a_record_say_what_each_says_alone():
 
 
 def test_a_walk_takes_into_account_what_had_ended_at_the_submission_and_nothing_else():
-    """Runs that wait for each other, overlap, and were cut short; each is left to its own past."""
+    """Runs that wait for each other, overlap, and were cut short; each is left to its own past.
+
+    Where half of the runs before on its count were cut off, no median was said: no entry.
+    """
     rng = random.Random(4)
     runs = []
     for number in range(30):
@@ -274,14 +277,20 @@ def test_a_walk_takes_into_account_what_had_ended_at_the_submission_and_nothing_
         )
     record = replay(runs, Record(), PooledErrors(), BacktestSettings(replayed=30), same=False)
     judged = {(entry.end_s, entry.repeats) for entry in record.entries}
-    expected = set()
+    expected, without_median = set(), set()
     for run in runs:
-        past = [one for one in runs if one.end_s <= run.submit_s and not one.censored]
-        if past and not run.censored:
-            expected.add((run.end_s, sum(one.nodes == run.nodes for one in past)))
+        ended = [one for one in runs if one.end_s <= run.submit_s]
+        here = [one for one in ended if one.nodes == run.nodes]
+        finished = sum(not one.censored for one in here)
+        if here and 2 * finished <= len(here):
+            without_median.add(run.end_s)
+        elif not run.censored and not all(one.censored for one in ended):
+            expected.add((run.end_s, finished))
     assert expected
+    assert without_median
     assert expected <= judged
     assert {end_s for end_s, _ in judged - expected} <= {run.end_s for run in runs if run.censored}
+    assert without_median.isdisjoint(end_s for end_s, _ in judged)
 
 
 def test_no_interval_is_wider_than_numbers_are():
