@@ -1,6 +1,7 @@
 """Other users' runs move nobody's job: their node count, limit and fate are as without them."""
 
 import dataclasses
+import re
 from itertools import count
 
 import pytest
@@ -19,6 +20,7 @@ from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.evaluation import feedback
 from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.reports.advice_text import render
 from slurm_plugin.slurm.limits import Association, LimitTables
 from tests.sacct_ingest.records import run
 from tests.slurm_plugin.made import NOW, cluster, job
@@ -290,8 +292,34 @@ def test_shared_runs_are_advice_and_change_nothing(site):
     missed = shared.answer(user_name="carol", account="lab", deadline=f"uts{int(NOW) + 60}")
     assert missed.action == "keep"
     advice = shared.service().advise(asked(user_name="carol", account="lab"), now_s=NOW)
-    assert advice.application == "@lab/cfd"
-    assert advice.nodes is not None
+    assert (advice.application, advice.verdict) == ("@lab/cfd", "reliable")
+    assert advice.rows
+    best = _suggested(advice.size_text)
+    assert best in {row.nodes for row in advice.rows}
+    assert advice.size_text in "\n".join(render(advice, now_s=NOW, width=200))
+    assert "#SBATCH" not in "\n".join(render(advice, now_s=NOW, every=True, verbose=True))
+    assert advice.nodes is None
+    assert _lines_to_paste(advice) == []
+    assert {(row.limit_s, row.time_min_s) for row in advice.rows} == {(None, None)}
+    # The same runs have lines for the user whose own they are.
+    own = shared.service().advise(asked(user_name="bob", account="lab"), now_s=NOW)
+    assert own.directive == f"#SBATCH --nodes={own.nodes}"
+
+
+def _suggested(text):
+    """Count that the sentence on others' runs names."""
+    found = re.fullmatch(
+        r"Runs of other users suggest (\d+) nodes?: try it with your own limits\.", text
+    )
+    assert found, text
+    return int(found[1])
+
+
+def _lines_to_paste(advice):
+    lines = (
+        advice.directive, advice.time_directive, advice.memory_directive, advice.begin_directive
+    )  # fmt: skip
+    return [one for one in lines if one]
 
 
 def test_shared_runs_are_for_those_named_alone(site):
