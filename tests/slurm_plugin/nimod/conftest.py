@@ -39,7 +39,9 @@ def in_the_open():
 @pytest.fixture
 def watched(in_the_open):
     """With a curve of alice's by its tag and of nobody's own by its name."""
-    in_the_open.fit(table(), table(level="tag", key="cfd"), table(key="nobody/solve"))
+    in_the_open.fit(
+        table(), table(level="tag", key="cfd"), table(key="nobody/solve", owner="nobody")
+    )
     in_the_open.start()
     in_the_open.see_cluster()
     return in_the_open
