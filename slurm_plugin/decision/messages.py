@@ -377,8 +377,8 @@ _DEADLINE = {
 
 def problem_texts(table: PredictionTable) -> list[str]:
     """Say what speaks against a prediction, a sentence each."""
-    # Where there is nothing to scale, what its times mix up still matters.
-    left_out = {one.name for one in table.problems} - {"not_one_problem"}
+    # Where there is nothing to scale, what its times mix up and how its runs ended still matters.
+    left_out = {one.name for one in table.problems} - {"not_one_problem", "unfinished"}
     left_out = left_out if is_serial(table) else {"no_identity"}
     return [_sentence(one.text) for one in table.problems if one.name not in left_out]
 

@@ -8,13 +8,20 @@ REFUSED = {
     "no such partition": ("-p", "nix"),
     "more nodes than there are": ("-N", "100"),
     "no such feature": ("-C", "nofeature"),
-    "no such cluster": ("--clusters=other",),
     "no such account": ("-A", "nobody"),
     "no such device": ("--gres=gpu:1",),
     "an array that ends before it begins": ("--array=1-0",),
     "an array without steps": ("--array=1-9:0",),
     "an array of one at a time": ("--array=0-8:2%1",),
 }
+
+
+def test_a_cluster_that_nimod_does_not_serve_is_named(enforcing):
+    argv = ("--clusters=other", enforcing.script)
+    assert enforcing.cluster.run("sbatch", "--test-only", *argv, check=False).returncode
+    reported = enforcing.advise(*argv, check=False)
+    assert reported.returncode == 1
+    assert "sbatch sends this job to the cluster other" in reported.stderr
 
 
 @pytest.mark.parametrize("options", REFUSED.values(), ids=REFUSED)

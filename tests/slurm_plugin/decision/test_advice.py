@@ -56,6 +56,10 @@ def test_a_serial_job_is_told_that_its_runs_are_of_two_kinds_and_not_what_would_
     problems = (Problem("not_one_problem", "two kinds of runs"), Problem("no_curve", "no curve", 2))
     serial = {"level": "line", "one_cpu": True, "observed": (Point(1, 60.0),)}
     assert problem_texts(history(**serial, problems=problems)) == ["Two kinds of runs."]
+    ended = (Problem("unfinished", "both runs reached their time limit"),)
+    assert problem_texts(history(**serial, problems=ended)) == [
+        "Both runs reached their time limit."
+    ]
     one_cpu = serial | {"observed": [1], "verdict": Verdict.DOUBTFUL}
     learned = table(nodes=[1, 2, 4], model="history", **one_cpu)
     asked = Request(low=2, high=2, fixed=Reason.FIXED_COUNT)
