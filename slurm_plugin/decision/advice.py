@@ -312,10 +312,12 @@ def _likely(advice: Advice) -> Row | None:
 
 
 def _ends_s(advice: Advice, row: Row | None) -> tuple[bool, float]:
-    """When the job ends there; places with a reliable prediction go first."""
+    """When the job ends there; a doubtful prediction counts with the late end of its interval."""
     if row is None or advice.nodes is None:
         return True, inf
-    return advice.verdict != Verdict.RELIABLE, row.time_s + (row.wait_s or 0.0)
+    reliable = advice.verdict == Verdict.RELIABLE
+    run_s = row.time_s if reliable else row.high_s
+    return False, (row.wait_s or 0.0) + (inf if run_s is None else run_s)
 
 
 def _describe(advice: Advice, table: PredictionTable) -> None:
