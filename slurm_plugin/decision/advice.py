@@ -317,7 +317,8 @@ def _ends_s(advice: Advice, row: Row | None) -> tuple[bool, float]:
         return True, inf
     reliable = advice.verdict == Verdict.RELIABLE
     run_s = row.time_s if reliable else row.high_s
-    return False, (row.wait_s or 0.0) + (inf if run_s is None else run_s)
+    never_ran = not reliable and not advice.runs
+    return never_ran, (row.wait_s or 0.0) + (inf if run_s is None else run_s)
 
 
 def _describe(advice: Advice, table: PredictionTable) -> None:
