@@ -348,9 +348,11 @@ import os, signal, sys
 import concurrent.futures.thread, encodings.idna
 from slurm_plugin.config.loader import load
 from slurm_plugin.nimod.relay.gateway import Gateway
+from slurm_plugin.service.accountant import Accountant
 from pathlib import Path
 relay = load(Path(sys.argv[1])).relay
-gateway = Gateway(relay, submit=lambda line, uid, done: done(b"{}"), asked_s=lambda: None)
+submit = lambda line, uid, account, done: done(b"{}")
+gateway = Gateway(relay, submit=submit, asked_s=lambda: None, accountant=Accountant())
 os.setgroups([]); os.setgid(int(sys.argv[3])); os.setuid(int(sys.argv[2]))
 gateway.start()
 signal.pause()

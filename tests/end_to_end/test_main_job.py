@@ -90,6 +90,7 @@ def test_without_the_admin_comment_the_outcome_is_still_joined(enforcing):
 
 def test_advice_names_the_count_that_the_hook_gives(enforcing):
     asked = ("-N", "1-8", "-t", "5", "--comment=nimo:learn=off")  # whichever jobs came before
+    enforcing.settled()
     advice = json.loads(enforcing.advise("--json", *asked, enforcing.script).stdout)
     job, _ = enforcing.decided(*asked)
     assert enforcing.node_count(int(job["JobId"])) == advice["nodes"]
