@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from itertools import chain, islice
-from math import inf
 from multiprocessing import get_context
 from time import perf_counter
 from types import MappingProxyType
+from typing import Protocol
 
 import msgspec
 from threadpoolctl import threadpool_limits
@@ -118,6 +118,18 @@ class _Done:
     records: list[RecordRow] = field(default_factory=list)
     entries: list[RecordEntry] = field(default_factory=list)
     identities: list[tuple[KeyLevel, str]] = field(default_factory=list)
+    #: users whose identities were fitted, and how many seconds each took
+    took: list[tuple[str, float]] = field(default_factory=list)
+
+
+class TimeLimit(Protocol):
+    """How much of the time of a refit each user may take."""
+
+    def took(self, user: str, seconds: float) -> None:
+        """Take note of what one of a user's identities took, seconds of all workers."""
+
+    def may_go_on(self, user: str) -> bool:
+        """Whether more of a user's identities may be fitted."""
 
 
 def refit(  # noqa: PLR0913 - each by its name
@@ -132,7 +144,7 @@ def refit(  # noqa: PLR0913 - each by its name
     workers: int = 1,
     pool: Executor | None = None,
     progress: Callable[[int], None] | None = None,
-    longest_s: float = inf,
+    time_limit: TimeLimit | None = None,
 ) -> RefitSummary:
     """Make the prediction tables of identities that changed since the last refit.
 
@@ -148,8 +160,8 @@ def refit(  # noqa: PLR0913 - each by its name
     pool: what fits instead of processes of our own, e.g. a Dask cluster; it has ``workers``
         workers.
     progress: called with the number of identities finished since the last call.
-    longest_s: after so many seconds no user with many identities has another turn; those wait for
-        the next call.  Each user's first ones are fitted in any case.
+    time_limit: says which users with many identities may have another turn; those of the others
+        wait for the next call.  Each user's first ones are fitted in any case.
     Raises ValueError: the time is not finite, or there is no worker;
         sacct_ingest.errors.StoreError: the store cannot be read or written.
     """
@@ -201,10 +213,9 @@ def refit(  # noqa: PLR0913 - each by its name
         _put_site(store, NODE_CPUS, msgspec.json.encode(chosen.node_cpus).decode())
     del newest  # they take as much memory as all else
     fitted = 0
-    each_turn = chain.from_iterable(
-        _batches(source, chosen) for _ in turns.each(lambda: perf_counter() - started < longest_s)
-    )
-    batches = _fit_all(each_turn, now_s, chosen, workers, pool)
+    may_go_on = time_limit.may_go_on if time_limit else lambda _: True
+    each_turn = chain.from_iterable(_batches(source, chosen) for _ in turns.each(may_go_on))
+    batches = _timed(_fit_all(each_turn, now_s, chosen, workers, pool), time_limit, workers)
     for done in _gathered(batches, progress):
         entries = pooled(entries, done.entries)
         _put_site(store, SITE, encode(entries))
@@ -239,15 +250,15 @@ class _UserTurns:
         self._put_off: dict[str, deque[tuple[KeyLevel, str]]] = {}
         self.first = True  #: this is the first turn: who has how many is not known yet
 
-    def each(self, go_on: Callable[[], bool]) -> Iterator[None]:
-        """Begin one turn after the other, as long as somebody waits.
+    def each(self, may_go_on: Callable[[str], bool]) -> Iterator[None]:
+        """Begin one turn after the other, as long as somebody waits who may have one more.
 
-        go_on: whether there may be one more after the first.
+        may_go_on: whether a user may.
         """
         yield
         self.first = False
-        while self._put_off and go_on():
-            self.only = self._next()
+        while some := self._next(may_go_on):
+            self.only = some
             yield
 
     def waiting(self) -> dict[str, int]:
@@ -267,12 +278,14 @@ class _UserTurns:
         self._put_off.setdefault(owner, deque()).append((level, key))
         return False
 
-    def _next(self) -> set[tuple[KeyLevel, str]]:
+    def _next(self, may_go_on: Callable[[str], bool]) -> set[tuple[KeyLevel, str]]:
         """Give as many identities of each user as one may have, and of all together."""
         some: set[tuple[KeyLevel, str]] = set()
         for user in list(self._put_off):
             if len(some) + TURN > _TURN_OF_ALL:
                 break
+            if not may_go_on(user):
+                continue
             put_off = self._put_off.pop(user)
             for _ in range(min(TURN, len(put_off))):
                 some.add(put_off.popleft())
@@ -283,6 +296,15 @@ class _UserTurns:
 
 def _put_site(store: Store, place: tuple[str, str], payload: str) -> None:
     store.records.put(RecordRow(level=place[0], key=place[1], payload=payload))
+
+
+def _timed(batches: Iterable[_Done], limit: TimeLimit | None, workers: int) -> Iterator[_Done]:
+    """Give what batches came to, and take note of whose time it took."""
+    for done in batches:
+        if limit is not None:
+            for user, seconds in done.took:
+                limit.took(user, seconds / workers)
+        yield done
 
 
 def _gathered(batches: Iterable[_Done], progress: Callable[[int], None] | None) -> Iterator[_Done]:
@@ -494,6 +516,7 @@ def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
     for level, key, rows, texts, records, around in batch:
         if not rows:
             continue
+        began_s = perf_counter()
         backtest = replace(settings.backtest, around=around) if around else settings.backtest
         for one in tables_of(
             IdentityRuns(level, key, rows, now_s),
@@ -514,6 +537,7 @@ def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
                 done.records.append(RecordRow(level=level.value, key=one.key, payload=payload))
             new = one.record.entries[-one.new :] if one.new else ()
             done.entries.extend(_owned(new, rows))
+        done.took.append((owner_of(rows), perf_counter() - began_s))
     return done
 
 

@@ -179,6 +179,8 @@ class Connection:
             return self._cut()
         if len(self._received) > MAX_LINE_BYTES:
             # Only the peer knows where the next request begins.
+            if self.account is not None:
+                self.account.refuse(Resource.REQUEST_BYTES)
             error = f"request longer than {MAX_LINE_BYTES} bytes"
             self._send(encode(Answer(ok=False, error=error)))
             raise PeerClosed

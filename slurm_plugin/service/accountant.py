@@ -21,6 +21,7 @@ from slurm_plugin.text.formatting import printable
 
 _log = logging.getLogger(__name__)
 _MIB = 2**20
+ANSWER_S = 0.5  #: processor time of one answer: others wait for it
 
 
 class Kind(StrEnum):
@@ -60,6 +61,9 @@ class Resource(StrEnum):
     REQUESTS = "requests"
     IN_WORK = "requests_in_work"
     QUESTIONS = "questions"  #: that take long, waiting for an answer
+    REQUEST_BYTES = "request_bytes"  #: of one request
+    ANSWER_BYTES = "answer_bytes"  #: of one answer
+    ANSWER_TIME = "answer_time"  #: processor time of one answer
     BYTES_IN = "bytes_in"
     BYTES_HELD = "bytes_held"  #: of requests and answers that are not through
     BYTES_OUT = "bytes_out"  #: of answers that wait to be sent
@@ -91,6 +95,14 @@ LIMITS: tuple[Limit, ...] = (
     Limit(Kind.USER, Resource.REQUESTS, 40, "{per_s:g} requests a second", _CLOSED, 20),
     # An honest request takes under 1 ms, and at most 10.
     Limit(Kind.USER, Resource.PROCESSOR_TIME, 0.2, "5 % of a processor", _CLOSED, 0.05),
+    Limit(
+        Kind.USER, Resource.REQUEST_BYTES, _MIB // 4, "256 KiB in a request", _CLOSED
+    ),
+    Limit(Kind.USER, Resource.ANSWER_BYTES, 4 * _MIB, "4 MiB in an answer", _REFUSED),
+    Limit(
+        Kind.USER, Resource.ANSWER_TIME, ANSWER_S,
+        "{most:g} s of processor time for an answer", _REFUSED,
+    ),
     # The hooks send 64 KiB of a script, which a site can double.
     Limit(Kind.USER, Resource.BYTES_IN, 8 * _MIB, "4 MiB a second", _CLOSED, 4 * _MIB),
     Limit(
@@ -100,13 +112,18 @@ LIMITS: tuple[Limit, ...] = (
     Limit(
         Kind.USER, Resource.QUESTIONS, 8, "{most:g} questions that wait", _REFUSED, all_most=400
     ),
+    # A connection has one in work.
+    Limit(
+        Kind.USER, Resource.IN_WORK, 16, "{most:g} requests in work of a relay", _REFUSED,
+        all_most=256,
+    ),
     Limit(
         Kind.USER, Resource.VIEW_BYTES, 4 * _MIB, "4 MiB of names, comments and folders of jobs",
         "these texts of the user's jobs are not read: only their nodes and limits count",
         all_most=64 * _MIB,
     ),
     Limit(
-        Kind.USER, Resource.FIT_TIME, 600, "10 min of a fit, beyond 200 applications",
+        Kind.USER, Resource.FIT_TIME, 300, "5 min of a fit, beyond 200 applications",
         "the user's other applications wait for the next fit",
     ),
     Limit(Kind.USER, Resource.LOG_LINES, 1, "one line a minute", "the line is left out", 1 / 60),
@@ -121,6 +138,11 @@ LIMITS: tuple[Limit, ...] = (
     Limit(Kind.HOST, Resource.LINKS, 4, "{most:g} links", "the link is refused", all_most=256),
     Limit(Kind.HOST, Resource.ARRIVALS, 200, "{per_s:g} new connections a second", _CLOSED, 50),
     Limit(Kind.HOST, Resource.LOG_LINES, 1, "one line a minute", "the line is left out", 1 / 60),
+    Limit(
+        Kind.HOST, Resource.CONNECTIONS, 32,
+        "{most:g} connections that have not shown who they are", "the oldest of them is closed",
+        all_most=160,
+    ),
     Limit(Kind.LINK, Resource.REQUESTS, 800, "{per_s:g} requests a second", _REFUSED, 400),
     Limit(Kind.LINK, Resource.IN_WORK, 256, "{most:g} requests in work", _REFUSED),
     Limit(Kind.LINK, Resource.PROCESSOR_TIME, 0.05, "10 % of a processor", _REFUSED, 0.1),
@@ -140,6 +162,10 @@ LIMITS: tuple[Limit, ...] = (
     Limit(
         Kind.SERVICE, Resource.PROCESSOR_TIME, 0.02, "10 % of a processor for new connections",
         "users' connections wait for a moment", 0.1,
+    ),
+    Limit(
+        Kind.SERVICE, Resource.FIT_TIME, 600, "10 min of a fit",
+        "who had 200 applications fitted has the others fitted at the next",
     ),
     Limit(Kind.SERVICE, Resource.DESCRIPTORS, 896, "{most:g} descriptors", _CLOSED),
     Limit(

@@ -12,12 +12,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sacct_ingest.errors import ConfigError, system_errors
 from slurm_plugin.config.settings import Web
+from slurm_plugin.service.accountant import NAMELESS, Account, Accountant, Kind, Principal, Resource
 from slurm_plugin.service.listening import bound_socket
 from slurm_plugin.web.app import LONGEST_HEAD
 from slurm_plugin.web.viewer import Peer, Proxies, peer_of
 
 _CONNECTIONS = 400
-CONNECTIONS_EACH = 32  #: of one user; proxies have as many as there are
+#: Of one user, whose browser makes several for each page; proxies have as many as there are.
+CONNECTIONS_EACH = 32
 LOOK_S = 30.0  #: a connection that came no further since the last look is dropped
 
 
@@ -48,6 +50,7 @@ def server(app: ASGIApp, proxies: Proxies) -> uvicorn.Server:
 
     class Protocol(_Protocol):
         crowds = proxies
+        accountant = Accountant(connections=CONNECTIONS_EACH, descriptors=_CONNECTIONS)
 
     config = uvicorn.Config(
         app,
@@ -70,14 +73,16 @@ class _Protocol(H11Protocol):
     """One connection: it says who is at the other end, and ends where nothing goes on."""
 
     crowds: Proxies
+    accountant: Accountant
     peer = Peer()
+    _held: tuple[tuple[Account, Resource], ...] = ()  # what it gives back at its end
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a new connection."""
         super().connection_made(transport)
         channel: socket.socket = transport.get_extra_info("socket")
         # Before anything is read for it.
-        if len(self.connections) > _CONNECTIONS:
+        if not self._take(self.accountant.whole, Resource.DESCRIPTORS):
             transport.abort()
             return
         try:
@@ -86,7 +91,7 @@ class _Protocol(H11Protocol):
             transport.abort()
             return
         self.app_state = {**self.app_state, "peer": self.peer}
-        if self._crowded():
+        if not (self._is_proxy() or self._take(self._account(), Resource.CONNECTIONS)):
             transport.abort()
             return
         self._look = self.loop.call_later(LOOK_S, self._look_after, self.cycle)
@@ -94,14 +99,26 @@ class _Protocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
         super().connection_lost(exc)
+        held, self._held = self._held, ()
+        for account, resource in held:
+            account.give_back(resource)
         if look := getattr(self, "_look", None):
             look.cancel()
 
-    def _crowded(self) -> bool:
-        if self.peer.uid in self.crowds.uids or self.peer.address in self.crowds.addresses:
+    def _is_proxy(self) -> bool:
+        return self.peer.uid in self.crowds.uids or self.peer.address in self.crowds.addresses
+
+    def _account(self) -> Account:
+        if self.peer.address:
+            return self.accountant.of(Principal(Kind.HOST, self.peer.address))
+        unknown = self.peer.uid is None
+        return self.accountant.of(NAMELESS if unknown else Principal(Kind.USER, self.peer.uid))
+
+    def _take(self, account: Account, resource: Resource) -> bool:
+        if not account.take(resource):
             return False
-        same = (one for one in self.connections if getattr(one, "peer", None) == self.peer)
-        return sum(1 for _ in same) > CONNECTIONS_EACH
+        self._held += ((account, resource),)
+        return True
 
     def _look_after(self, before: object) -> None:
         """Drop connections that send slowly, and those that do not read the answer."""

@@ -380,6 +380,27 @@ def marked(store, level):
     return list(store.changes.pages(level, 1000))
 
 
+class NoTime:
+    """Lets those go on who are named, and keeps what it is told."""
+
+    def __init__(self, *users):
+        self.users, self.seconds = users, dict.fromkeys(("eve", "zoe", "bob"), 0.0)
+
+    def took(self, user, seconds):
+        self.seconds[user] += seconds
+
+    def may_go_on(self, user):
+        return user in self.users
+
+
+def test_who_has_used_up_the_time_waits_and_others_go_on(store, monkeypatch):
+    monkeypatch.setattr("predictor.refit.TURN", 4)
+    store.runs.add(of_users({"eve": 10, "zoe": 10, "bob": 1}))
+    limit = NoTime("zoe")
+    assert set(refit(store, now_s=5.0, time_limit=limit).waiting) == {"eve"}
+    assert limit.seconds["zoe"] > limit.seconds["eve"] > 0.0
+
+
 def test_a_refit_without_time_left_fits_the_first_of_each_user_and_goes_on_later(
     store, monkeypatch
 ):
@@ -390,12 +411,12 @@ def test_a_refit_without_time_left_fits_the_first_of_each_user_and_goes_on_later
         expected.runs.add(of_users({"eve": 10, "zoe": 2}))
         refit(expected, now_s=5.0)
         all_tables = {(row.level, row.key) for row in expected.fits.all()}
-    first = refit(store, now_s=5.0, longest_s=0.0)
+    first = refit(store, now_s=5.0, time_limit=NoTime())
     assert set(first.waiting) == {"eve"}
     assert first.fitted + first.waiting["eve"] == len(all_tables)
     fitted = {(row.level, row.key) for row in store.fits.all()}
     assert {key for level, key in all_tables if "zoe" in key} <= {key for _, key in fitted}
-    while refit(store, now_s=5.0, longest_s=0.0).waiting:
+    while refit(store, now_s=5.0, time_limit=NoTime()).waiting:
         pass
     assert {(row.level, row.key) for row in store.fits.all()} == all_tables
 

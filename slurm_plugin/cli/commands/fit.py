@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from slurm_plugin.cli.command_context import Options, load_config, until_stopped
 from slurm_plugin.cli.common_options import whole
+from slurm_plugin.cli.fit_time import FitTimeLimit
 from slurm_plugin.cli.progress import progress
-from slurm_plugin.service.accountant import Accountant, Kind, Principal, Resource
+from slurm_plugin.service.accountant import Accountant
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count
 
@@ -75,7 +76,6 @@ def _once(args: argparse.Namespace, config: "Config") -> None:
     from slurm_plugin.evaluation.report_data import keep_sums  # noqa: PLC0415
     from slurm_plugin.web.data import Catalogue, CatalogueQuery, entry_of  # noqa: PLC0415
 
-    accountant = Accountant()
     with ExitStack() as stack:
         store = stack.enter_context(open_store(config))
         workers, pool = _workers(args, config.fit.workers, stack)
@@ -90,10 +90,8 @@ def _once(args: argparse.Namespace, config: "Config") -> None:
             workers=workers,
             pool=pool,
             progress=lambda identities: report(identities, "applications"),
-            longest_s=accountant.limit(Kind.USER, Resource.FIT_TIME).most,
+            time_limit=FitTimeLimit(Accountant()),
         )
-        for user in done.waiting:
-            accountant.of(Principal(Kind.USER, user)).refuse(Resource.FIT_TIME)
         keep_sums(store, config, now_s=time.time())
         if args.follow and not done.fitted:
             return

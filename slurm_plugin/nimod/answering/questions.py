@@ -26,7 +26,7 @@ from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import AnswerTooLong, bounded, bounded_rows, encode
 from slurm_plugin.protocol.request_messages import Ask, Job
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
-from slurm_plugin.service.accountant import Accountant, Kind, Principal
+from slurm_plugin.service.accountant import ANSWER_S, Account, Accountant, Kind, Principal, Resource
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.limits import LimitTables
 from slurm_plugin.slurm.node_pool import NodePool
@@ -192,8 +192,6 @@ def _sliced(name: str, entries: Mapping[Any, Any]) -> Iterator[Piece]:
 
 
 _log = logging.getLogger(__name__)
-#: Processor time of one answer: others wait for it.
-ANSWER_S = 0.5
 _TOO_LONG = "ask for fewer jobs, by id or with -u, -p or -S"
 
 
@@ -248,16 +246,20 @@ class Answerer:
         try:
             return self._answer(question)
         except AnswerTooLong as error:
+            self._account(question).refuse(Resource.ANSWER_BYTES)
             return encode(Answer(ok=False, error=f"{error}; {_TOO_LONG}"))
         except BudgetSpent:
+            self._account(question).refuse(Resource.ANSWER_TIME)
             error_text = f"the answer takes over {ANSWER_S:g} s of processor time; {_TOO_LONG}"
             return encode(Answer(ok=False, error=error_text))
         except NimoError as error:
             return encode(Answer(ok=False, error=str(error)))
         except Exception as error:
-            account = self._accountant.of(Principal(Kind.USER, _user_of(question)))
-            account.log_error(_log, "a question was not answered", error)
+            self._account(question).log_error(_log, "a question was not answered", error)
             return encode(Answer(ok=False, error=f"{type(error).__name__} in nimod; see its log"))
+
+    def _account(self, question: Question) -> Account:
+        return self._accountant.of(Principal(Kind.USER, _user_of(question)))
 
     def _answer(self, question: Question) -> bytes:
         if isinstance(question, AdviceQuestion):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from itertools import count
+from typing import NamedTuple
 
 from slurm_plugin.config.setting_types import Address, Auth, address
 from slurm_plugin.config.settings import RelaySettings
@@ -24,8 +25,6 @@ from slurm_plugin.service.accountant import Account, Accountant, Kind, Principal
 from slurm_plugin.text.formatting import printable
 
 _log = logging.getLogger(__name__)
-#: Connections that have not shown yet who they are: when one more comes, the oldest goes.
-STRANGERS = 32
 HANDSHAKE_S = 2.0  #: longest that showing it may take
 SILENCE_S = 15.0  #: a relay that says nothing for so long is gone
 PENDING_S = 0.05  #: after this time a relay is sent "answer pending"
@@ -34,6 +33,13 @@ _BIND_AGAIN_S = 5.0
 #: Takes a line, the uid that sent it, the link's account, and what the answer is given to, in any
 #: thread.
 Submit = Callable[[bytes, int, Account, Callable[[bytes], None]], None]
+
+
+class _Stranger(NamedTuple):
+    """A connection that has not shown yet who it is."""
+
+    account: Account  #: of its host
+    task: asyncio.Task[None]
 
 
 @dataclass
@@ -52,7 +58,7 @@ class Gateway:
         tls = self.settings.auth is Auth.TLS
         self._certificates = handshake.Certificates(self.settings.tls, server=True) if tls else None
         self._munge = None if tls else Munge(self.settings.munge_socket)
-        self._strangers: dict[int, asyncio.Task[None]] = {}
+        self._strangers: dict[int, _Stranger] = {}
         self._numbers = count()
         self._links: dict[int, str] = {}
         self._thread = LoopThread("relays", self._listen)
@@ -102,17 +108,27 @@ class Gateway:
 
     def _take_in(self, channel: socket.socket, host: str) -> None:
         """Serve a connection; while it has not shown who it is, it takes a stranger's place."""
-        if len(self._strangers) >= STRANGERS:
+        account = self._account(host)
+        while not account.take(Resource.CONNECTIONS):
             # Of a crowd the oldest goes: a relay needs a moment, and comes again.
-            self._strangers.pop(next(iter(self._strangers))).cancel()
+            own = (number for number, one in self._strangers.items() if one.account is account)
+            oldest = next(own, next(iter(self._strangers)))
+            self._strangers[oldest].task.cancel()
+            self._no_stranger(oldest)
         number = next(self._numbers)
         task = self._loop.create_task(self._meet(channel, host, number))
-        self._strangers[number] = task
+        self._strangers[number] = _Stranger(account, task)
         task.add_done_callback(lambda _: self._gone(number))
+
+    def _no_stranger(self, number: int) -> None:
+        """Note that a connection has shown who it is, or is over."""
+        stranger = self._strangers.pop(number, None)
+        if stranger is not None:
+            stranger.account.give_back(Resource.CONNECTIONS)
 
     def _gone(self, number: int) -> None:
         """Note that a connection is over, also one that was sent away before it began."""
-        self._strangers.pop(number, None)
+        self._no_stranger(number)
         self.accountant.whole.give_back(Resource.DESCRIPTORS)
 
     async def _meet(self, channel: socket.socket, host: str, number: int) -> None:
@@ -121,7 +137,7 @@ class Gateway:
             async with asyncio.timeout(HANDSHAKE_S):
                 reader, writer = await self._streams(channel)
                 link, name = await handshake.receive(reader, writer, self._munge)
-            self._strangers.pop(number, None)
+            self._no_stranger(number)
             await self._follow(link, host, name, number)
         except (LinkError, OSError, EOFError, TimeoutError) as error:
             self._complain(host, error)

@@ -34,14 +34,20 @@ from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import LONG_ANSWERS, Ask, decode_ask
 from slurm_plugin.protocol.status_messages import Uplinked, Uplinks
-from slurm_plugin.service.accountant import Accountant, Resource, spare_descriptors
+from slurm_plugin.service.accountant import (
+    Account,
+    Accountant,
+    Principal,
+    Resource,
+    spare_descriptors,
+)
+from slurm_plugin.service.accountant import Kind as Principals
 from slurm_plugin.service.listening import bound_socket, notify
 from slurm_plugin.text.formatting import printable
 
 _log = logging.getLogger(__name__)
 ANSWER_S = 0.15  #: longest that a controller may say nothing about a request ...
 PENDING_S = 10.0  #: ... and that an answer may take of which it said that it takes longer
-_WAITING = 256  #: requests at the same time
 
 Done = Callable[[bytes], None]
 
@@ -86,12 +92,17 @@ class RequestRouter:
 
     controllers: in the order of slurm.conf.
     call_later: the event loop's.
+    accountant: has an account for each link.
     """
 
     def __init__(
-        self, controllers: Sequence[Address], call_later: Callable[..., asyncio.TimerHandle]
+        self,
+        controllers: Sequence[Address],
+        call_later: Callable[..., asyncio.TimerHandle],
+        accountant: Accountant,
     ) -> None:
         self.controllers = [Controller(where) for where in controllers]
+        self._accountant = accountant
         self._call_later = call_later
         self._numbers = count(1)
 
@@ -115,8 +126,9 @@ class RequestRouter:
         controller = self._used()
         if controller is None or controller.link is None:
             done(self._failure())
-        elif len(controller.waiting) >= _WAITING:
-            done(_answer("too many questions wait; try again in a moment"))
+        elif not controller.link.has_room(len(line)):
+            account = self._refused(controller)
+            done(_answer(f"{account.error(Resource.BYTES_OUT)}; try again in a moment"))
         else:
             number = next(self._numbers)
             timer = self._call_later(ANSWER_S, self._late, controller, number, ANSWER_S)
@@ -126,8 +138,18 @@ class RequestRouter:
     def notify(self, line: bytes, uid: int) -> None:
         """Send a request that is not answered."""
         controller = self._used()
-        if controller is not None and controller.link is not None:
+        if controller is None or controller.link is None:
+            return
+        if controller.link.has_room(len(line)):
             controller.link.send(Frame(Kind.NOTICE, 0, uid, line))
+        else:
+            self._refused(controller)
+
+    def _refused(self, controller: Controller) -> Account:
+        """Count that more waits to be sent than may; the link would be cut off, for all users."""
+        account = self._accountant.of(Principal(Principals.LINK, str(controller.where)))
+        account.refuse(Resource.BYTES_OUT)
+        return account
 
     def linked(
         self, controller: Controller, link: Link, greeting: handshake.Greeting, now_s: float
@@ -216,16 +238,19 @@ class Uplink:
 
     controllers: in the order of slurm.conf.
     settings: the site's.
+    accountant: of the relay.
     """
 
-    def __init__(self, controllers: Sequence[Address], settings: RelaySettings) -> None:
+    def __init__(
+        self, controllers: Sequence[Address], settings: RelaySettings, accountant: Accountant
+    ) -> None:
         tls = settings.auth is Auth.TLS
         self._certificates = handshake.Certificates(settings.tls, server=False) if tls else None
         self._munge = None if tls else Munge(settings.munge_socket)
         self._auth = settings.auth
         self._thread = LoopThread("links", self._follow_all)
         self._loop = self._thread.loop
-        self._router = RequestRouter(controllers, self._loop.call_later)
+        self._router = RequestRouter(controllers, self._loop.call_later, accountant)
 
     def start(self) -> None:
         """Begin to connect."""
@@ -324,23 +349,22 @@ def serve(config: Config, controllers: Sequence[str]) -> None:
         raise ConfigError(
             "which controller? name it: nimo serve --relay HOST, or relay.controllers in nimo.yaml"
         )
-    uplink = Uplink([address(one) for one in named], config.relay)
-    Relay(config, uplink).run()
+    accountant = Accountant(
+        requests_per_s=config.access.requests_per_s,
+        connections=config.access.connections,
+        descriptors=spare_descriptors(),
+    )
+    uplink = Uplink([address(one) for one in named], config.relay, accountant)
+    Relay(config, uplink, accountant).run()
 
 
 class Relay:
     """The process: local users on one side, links to controllers on the other."""
 
-    def __init__(self, config: Config, uplink: Uplink) -> None:
+    def __init__(self, config: Config, uplink: Uplink, accountant: Accountant) -> None:
         self._config = config
         self._uplink = uplink
-        self._names = UserNames(
-            accountant=Accountant(
-                requests_per_s=config.access.requests_per_s,
-                connections=config.access.connections,
-                descriptors=spare_descriptors(),
-            )
-        )
+        self._names = UserNames(accountant=accountant)
 
     def run(self) -> None:
         """Start, answer until a signal, stop."""
@@ -381,12 +405,25 @@ class Relay:
             self._uplink.notify(line, uid)
             return Reply()
         if ask.op not in LONG_ANSWERS:
-            return Reply(query=partial(self._uplink.ask, line, uid))
+            return Reply(query=partial(self._ask, line, uid))
         account = self._names.account(uid)
         if not account.take(Resource.QUESTIONS):
             return _refused(f"{account.error(Resource.QUESTIONS)}; try again in a moment")
         taken = partial(account.give_back, Resource.QUESTIONS)
-        return Reply(query=partial(self._uplink.ask, line, uid), taken=taken)
+        return Reply(query=partial(self._ask, line, uid), taken=taken)
+
+    def _ask(self, line: bytes, uid: int, done: Done) -> None:
+        """Have a request answered on the controller; it is in work until then, whoever hangs up."""
+        account = self._names.account(uid)
+        if not account.take(Resource.IN_WORK):
+            done(_answer(f"{account.error(Resource.IN_WORK)}; try again in a moment"))
+            return
+
+        def answered(data: bytes) -> None:
+            account.give_back(Resource.IN_WORK)
+            done(data)
+
+        self._uplink.ask(line, uid, answered)
 
 
 def _refused(error: str, *, last: bool = False) -> Reply:

@@ -3,20 +3,27 @@
 # ruff: noqa: SLF001 - parts are driven apart from their threads
 
 import asyncio
+import itertools
 import os
 import socket
 import threading
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
+from slurm_plugin.cli.fit_time import FitTimeLimit
+from slurm_plugin.config.settings import Config
+from slurm_plugin.decision.context_builder import BudgetSpent
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames
+from slurm_plugin.nimod.answering.questions import Answerer, StoreQuestion
 from slurm_plugin.nimod.connection import Connection, PeerClosed, Reply
 from slurm_plugin.nimod.loop import Loop
 from slurm_plugin.nimod.relay.frames import Frame
 from slurm_plugin.nimod.relay.frames import Kind as FrameKind
 from slurm_plugin.nimod.relay.gateway import Gateway
-from slurm_plugin.protocol.lines import encode
+from slurm_plugin.nimod.relay.relay import Relay
+from slurm_plugin.protocol.lines import MAX_ANSWER_BYTES, MAX_LINE_BYTES, AnswerTooLong, encode
 from slurm_plugin.protocol.request_messages import Ask
 from slurm_plugin.service.accountant import (
     LIMITS,
@@ -120,6 +127,29 @@ def user_questions(site):
         queues.put(site.user, number)
 
 
+def user_request_bytes(site):
+    site.serve(b"x" * 300_000)
+
+
+def answered_with(site, error):
+    """What the process that answers questions does where an answer ends so."""
+
+    def answer(_question):
+        raise error
+
+    answerer = Answerer(None)
+    answerer._accountant, answerer._answer = site.accountant, answer
+    assert b'ok":false' in answerer.answer(StoreQuestion(Ask(op="report"), "me", private=False))
+
+
+def user_answer_bytes(site):
+    answered_with(site, AnswerTooLong())
+
+
+def user_answer_time(site):
+    answered_with(site, BudgetSpent())
+
+
 def view(site):
     texts = ViewTexts(site.accountant)
     with texts.look():
@@ -128,7 +158,25 @@ def view(site):
 
 
 def user_fit(site):
-    site.user.refuse(Resource.FIT_TIME)  # what nimo fit does for each in RefitSummary.waiting
+    limit = FitTimeLimit(site.accountant, clock=lambda: 0.0)
+    limit.took("eve", 301.0)
+    assert not limit.may_go_on("eve")
+    assert limit.may_go_on("bob")
+
+
+def service_fit(site):
+    now = [0.0]
+    limit = FitTimeLimit(site.accountant, clock=lambda: now[0])
+    now[0] = 601.0
+    assert not limit.may_go_on("bob")
+
+
+def user_in_work(site):
+    answers = []
+    relay = Relay(Config(), SimpleNamespace(ask=lambda *_: None), site.accountant)
+    for _ in range(17):
+        relay.respond(encode(Ask(op="status")), ME).query(answers.append)
+    assert b"16 requests in work" in answers[0]
 
 
 def lines(account):
@@ -197,6 +245,27 @@ def host_arrivals(site):
     assert sum(Gateway._may_come(gate, "login1") for _ in range(201)) == 200
 
 
+def host_strangers(site):
+    async def crowd():
+        gate = SimpleNamespace(
+            accountant=site.accountant,
+            _account=lambda host: site.accountant.of(Principal(Kind.HOST, host)),
+            _loop=asyncio.get_running_loop(),
+            _numbers=itertools.count(),
+            _strangers={},
+            _gone=lambda number: None,
+            _meet=lambda *_: asyncio.sleep(60),
+        )
+        gate._no_stranger = partial(Gateway._no_stranger, gate)
+        for _ in range(33):
+            Gateway._take_in(gate, None, "login1")
+        assert len(gate._strangers) == 32
+        for one in gate._strangers.values():
+            one.task.cancel()
+
+    asyncio.run(crowd())
+
+
 def link_requests(site):
     for _ in range(801):
         site.submit()
@@ -259,10 +328,14 @@ DRIVERS = {
     (Kind.USER, Resource.ARRIVALS): user_arrivals,
     (Kind.USER, Resource.REQUESTS): user_requests,
     (Kind.USER, Resource.PROCESSOR_TIME): user_time,
+    (Kind.USER, Resource.REQUEST_BYTES): user_request_bytes,
+    (Kind.USER, Resource.ANSWER_BYTES): user_answer_bytes,
+    (Kind.USER, Resource.ANSWER_TIME): user_answer_time,
     (Kind.USER, Resource.BYTES_IN): user_bytes_in,
     (Kind.USER, Resource.BYTES_HELD): user_bytes_held,
     (Kind.USER, Resource.QUESTIONS): user_questions,
     (Kind.USER, Resource.VIEW_BYTES): view,
+    (Kind.USER, Resource.IN_WORK): user_in_work,
     (Kind.USER, Resource.FIT_TIME): user_fit,
     (Kind.USER, Resource.LOG_LINES): lines(lambda site: site.user),
     (Kind.NEWCOMERS, Resource.CONNECTIONS): newcomers,
@@ -270,6 +343,7 @@ DRIVERS = {
     (Kind.NEWCOMERS, Resource.LOG_LINES): lines(lambda site: site.accountant.of(NEWCOMERS)),
     (Kind.HOST, Resource.LINKS): host_links,
     (Kind.HOST, Resource.ARRIVALS): host_arrivals,
+    (Kind.HOST, Resource.CONNECTIONS): host_strangers,
     (Kind.HOST, Resource.LOG_LINES): lines(
         lambda site: site.accountant.of(Principal(Kind.HOST, "login1"))
     ),
@@ -282,6 +356,7 @@ DRIVERS = {
     (Kind.LINK, Resource.LOG_LINES): lines(lambda site: site.link),
     (Kind.SERVICE, Resource.DESCRIPTORS): service_descriptors,
     (Kind.SERVICE, Resource.PROCESSOR_TIME): service_time,
+    (Kind.SERVICE, Resource.FIT_TIME): service_fit,
     (Kind.SERVICE, Resource.LOG_LINES): lines(lambda site: site.accountant.of(SERVICE)),
 }
 
@@ -304,6 +379,12 @@ def test_every_row_of_the_table_is_driven_beyond():
     rows = {(one.kind, one.resource) for one in LIMITS}
     assert rows - DRIVERS.keys() == {(Kind.SERVICE, Resource.LINES_OF_ALL)}
     assert DRIVERS.keys() <= rows
+
+
+def test_the_table_has_the_sizes_of_the_protocol():
+    accountant = Accountant()
+    assert accountant.limit(Kind.USER, Resource.REQUEST_BYTES).most == MAX_LINE_BYTES
+    assert accountant.limit(Kind.USER, Resource.ANSWER_BYTES).most == MAX_ANSWER_BYTES
 
 
 @pytest.mark.parametrize("row", DRIVERS, ids="-".join)

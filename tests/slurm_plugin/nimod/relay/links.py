@@ -53,12 +53,18 @@ class Links:
         wait_until(lambda: _listens(port), what="the gateway")
         return made
 
-    def uplink(self, *ports: int, up: bool = True, settings: RelaySettings | None = None) -> Uplink:
+    def uplink(
+        self,
+        *ports: int,
+        up: bool = True,
+        settings: RelaySettings | None = None,
+        accountant: Accountant | None = None,
+    ) -> Uplink:
         """Link to gateways; with settings by what they say, without by munge that is made up."""
         if settings is None:
             self.patch.setattr(uplink, "Munge", lambda _: As(self.munged, os.geteuid()))
         controllers = [Address("localhost" if settings else HOST, port) for port in ports]
-        made = Uplink(controllers, settings or RelaySettings())
+        made = Uplink(controllers, settings or RelaySettings(), accountant or Accountant())
         made.start()
         self.stack.callback(made.close)
         if up:

@@ -1,5 +1,8 @@
 """Gateway and uplink: answers, every way in which there is none, and what users may ask."""
 
+# ruff: noqa: SLF001 - a gateway is driven apart from its thread
+
+import asyncio
 import json
 import os
 import pwd
@@ -10,10 +13,12 @@ from types import SimpleNamespace
 import pytest
 
 from sacct_ingest.store import Store
+from slurm_plugin.config.setting_types import Address
 from slurm_plugin.config.settings import Config, RelaySettings
 from slurm_plugin.nimod import client
 from slurm_plugin.nimod.relay import gateway
 from slurm_plugin.nimod.relay import relay as uplink
+from slurm_plugin.nimod.relay.gateway import Gateway
 from slurm_plugin.nimod.relay.handshake import Greeting
 from slurm_plugin.nimod.relay.relay import Relay
 from slurm_plugin.protocol.advice_messages import VERSION
@@ -142,7 +147,7 @@ def test_a_crowd_of_strangers_keeps_no_relay_out(links, monkeypatch):
     monkeypatch.setattr(gateway, "HANDSHAKE_S", LONGEST_WAIT_S)
     at = port()
     links.gateway(at)
-    crowd = [socket.create_connection((HOST, at)) for _ in range(3 * gateway.STRANGERS)]
+    crowd = [socket.create_connection((HOST, at)) for _ in range(100)]
     try:
         link = links.uplink(at)
         assert asked(link)[0] == b"7:line\n"
@@ -205,7 +210,6 @@ def test_a_relay_that_asks_too_much_at_once_is_warned(links):
     at = port()
     links.gateway(at, lambda *_: None)
     link = links.uplink(at)
-    links.patch.setattr(uplink, "_WAITING", 1000)
     answers = []
     for _ in range(258):
         link.ask(b"line\n", 1, answers.append)
@@ -267,7 +271,7 @@ def test_an_answer_that_no_frame_holds_cuts_nobody_off(links):
 
 
 def test_a_user_has_few_long_answers_at_a_time():
-    relay = Relay(Config(), uplink=SimpleNamespace(ask=print))
+    relay = Relay(Config(), uplink=SimpleNamespace(ask=print), accountant=Accountant())
     line = encode(Ask(op="report"))
     replies = [relay.respond(line, 7) for _ in range(9)]
     assert [reply.query is not None for reply in replies] == [True] * 8 + [False]
@@ -275,6 +279,51 @@ def test_a_user_has_few_long_answers_at_a_time():
     assert relay.respond(line, 8).query is not None
     replies[0].taken()
     assert relay.respond(line, 7).query is not None
+
+
+def test_a_link_that_takes_too_little_refuses_and_is_not_cut_off():
+    accountant, sent, answers = Accountant(), [], []
+    router = uplink.RequestRouter([Address("here", 1)], lambda *_: None, accountant)
+    router.controllers[0].link = SimpleNamespace(has_room=lambda size: False, send=sent.append)
+    router.ask(b"line\n", 7, answers.append)
+    router.notify(b"line\n", 7)
+    assert sent == []
+    assert "16 MiB to be sent" in json.loads(answers[0])["error"]
+    assert accountant.refused[Kind.LINK, Resource.BYTES_OUT] == 2
+
+
+def test_a_crowd_of_strangers_of_one_host_sends_away_none_of_another():
+    async def crowd():
+        gate = Gateway(
+            RelaySettings(listen="127.0.0.1:1", auth="munge"),
+            submit=echo,
+            asked_s=lambda: None,
+            accountant=Accountant(),
+        )
+        gate._loop = asyncio.get_running_loop()
+
+        async def meet(channel, host, number):
+            await asyncio.sleep(LONGEST_WAIT_S)
+
+        gate._meet = meet
+        for host in ["login1"] * 2 + ["login2"] * 200 + ["login3"] * 200:
+            assert gate.accountant.whole.take(Resource.DESCRIPTORS)
+            gate._take_in(None, host)
+            await asyncio.sleep(0)
+        strangers = [one.account.principal.name for one in gate._strangers.values()]
+        for one in gate._strangers.values():
+            one.task.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return strangers, gate
+
+    strangers, gate = asyncio.run(crowd())
+    assert strangers.count("login1") == 2
+    assert strangers.count("login2") == 32
+    assert 20 <= strangers.count("login3") <= 32
+    assert gate._strangers == {}
+    assert not gate.accountant.totals[Kind.HOST, Resource.CONNECTIONS]
+    assert not gate.accountant.whole.holds
 
 
 NOBODY = pwd.getpwnam("nobody").pw_uid

@@ -17,6 +17,7 @@ from slurm_plugin.nimod.relay.relay import RequestRouter
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask
+from slurm_plugin.service.accountant import Accountant
 from tests.slurm_plugin.nimod.test_client_and_skew import server
 
 #: Longest that a user may wait for the message that there is no answer, seconds.
@@ -63,6 +64,9 @@ class SilentLink:
     def send(self, frame):
         self.sent.append(frame)
 
+    def has_room(self, size):
+        return True
+
 
 class Waiting:
     """A user's request, and when it was answered."""
@@ -86,7 +90,8 @@ def time():
 
 @pytest.fixture
 def relay(time):
-    return RequestRouter([address("ctl1:7734"), address("ctl2:7734")], time.call_later)
+    controllers = [address("ctl1:7734"), address("ctl2:7734")]
+    return RequestRouter(controllers, time.call_later, Accountant())
 
 
 def link_up(relay, number=0):
