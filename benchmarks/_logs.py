@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from predictor.level.experts import RunRequest
-from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import JobState
 from sacct_ingest.sources.opened import decoded, open_file
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.saved import SavedSacct

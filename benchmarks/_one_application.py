@@ -18,7 +18,8 @@ from predictor.refit import RefitInput, fits_of
 from predictor.table import acting_of, decode
 from predictor.types import PredictionTable
 from predictor.waits.estimate import WaitEstimate
-from sacct_ingest.records import DecisionRow, JobRun, JobState, KeyLevel
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import DecisionRow, JobState, KeyLevel
 from sacct_ingest.store import Store
 from slurm_plugin.config.settings import Deadline, Policy
 from slurm_plugin.decision.allowed_counts import PolicySettings, Request

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from predictor.table import at, covers, for_limit
 from predictor.types import Prediction
 from predictor.waits.easy import Engine, JobShape
-from sacct_ingest.records import JobRun
+from sacct_ingest.job_run import JobRun
 from sacct_ingest.runs.layout import layouts_of_run
 from sacct_ingest.store import RunRow, Store
 from slurm_plugin.replay.workload import Workload

@@ -34,7 +34,8 @@ from predictor.refit import refit
 from predictor.tables.of_curve import grid
 from predictor.tables.settings import TableSettings
 from predictor.types import Curve, Point
-from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import JobState
 from sacct_ingest.store import Store
 from slurm_plugin.cli.dask_pool import WORKER_ENVIRONMENT, dask_pool
 

@@ -25,7 +25,7 @@ import _bench
 import _fuzz_messages
 
 if TYPE_CHECKING:
-    from sacct_ingest.records import JobRun
+    from sacct_ingest.job_run import JobRun
 
 PACKAGES = ["sacct_ingest", "slurm_plugin", "predictor"]
 NAMES = "JobID|Cluster|JobName|User|UID|State|Submit|Start|End|Timelimit|ReqMem|TotalCPU|ElapsedRaw"

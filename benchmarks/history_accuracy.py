@@ -41,7 +41,8 @@ from predictor.tables.run_facts import runs_of
 from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable
 from sacct_ingest.errors import FormatError
-from sacct_ingest.records import CURVE_LEVELS, Identity, JobRun, JobState, KeyLevel
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import CURVE_LEVELS, Identity, JobState, KeyLevel
 from sacct_ingest.runs.layout import Layout, layouts_of_run
 from sacct_ingest.store import RunRow, Store
 from slurm_plugin.decision.lookup import PredictionLookup

@@ -19,7 +19,8 @@ import _accounting
 import _bench
 from sqlalchemy import Column, ColumnElement, Engine, Insert, Table, case, event, insert, select
 
-from sacct_ingest.records import DecisionRow, JobRun, KeyLevel
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import DecisionRow, KeyLevel
 from sacct_ingest.store import Store, counters, schema
 from sacct_ingest.store.engine import make_engine, writing
 from sacct_ingest.store.rows import DecisionSelection

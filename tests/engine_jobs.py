@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sacct_ingest.records import JobRun
+from sacct_ingest.job_run import JobRun
 from sacct_ingest.scripts.job_script import parse_command_line
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.job_request import Submitter, job_fields

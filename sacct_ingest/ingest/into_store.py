@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from sacct_ingest.errors import SacctError, SacctOverload, StoreError
 from sacct_ingest.ingest import windows
-from sacct_ingest.records import JobRun, JobState, OddValue
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import JobState, OddValue
 from sacct_ingest.sources.run_source import RunSource, Tally
 from sacct_ingest.store import RejectRow, Stored
 

@@ -49,7 +49,8 @@ def usage(run: RunLength, steps: Sequence[StepRun]) -> Usage:
 
     A gigabyte read in 100 s by two CPUs that computed for 150 s:
 
-    >>> from sacct_ingest.records import JobRun, JobState, StepRun
+    >>> from sacct_ingest.job_run import JobRun
+    >>> from sacct_ingest.records import JobState, StepRun
     >>> step = StepRun(step="0", state=JobState.COMPLETED, cpu_s=150.0,
     ...     disk_read_bytes=10**9, disk_write_bytes=0)
     >>> run = JobRun(cluster="pine", job_id=1, submit_s=0, state=JobState.COMPLETED,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from sacct_ingest.errors import SacctError
-from sacct_ingest.records import JobRun
+from sacct_ingest.job_run import JobRun
 from sacct_ingest.sources.columns import names
 from sacct_ingest.sources.json_columns import NOT_A_VALUE, job_id, read_columns
 from sacct_ingest.sources.run_source import Tally, take_unread

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sacct_ingest.records import Fault, JobRun, OddValue
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import Fault, OddValue
 
 #: Most rejected rows whose text is stored; more of them are only counted.
 MOST_TEXTS = 1000

@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 from msgspec import structs
 
 from sacct_ingest.errors import NimoError
-from sacct_ingest.records import Fault, JobRun, JobState, OddValue, StepRun
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import Fault, JobState, OddValue, StepRun
 from sacct_ingest.runs.usage import SERVANTS
 from sacct_ingest.sources.columns import (
     REQUIRED_VALUES,

@@ -17,7 +17,8 @@ from select import select
 from typing import IO, ClassVar
 
 from sacct_ingest.errors import FormatError, SacctError, SacctOverload, system_errors
-from sacct_ingest.records import ENDED_CODES, JobRun
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import ENDED_CODES
 from sacct_ingest.sources.columns import canonical_name, useful
 from sacct_ingest.sources.opened import decoded, lines_of
 from sacct_ingest.sources.run_source import Tally

@@ -17,7 +17,7 @@ from itertools import chain, islice
 from typing import Final
 
 from sacct_ingest.errors import FormatError
-from sacct_ingest.records import JobRun
+from sacct_ingest.job_run import JobRun
 from sacct_ingest.sources.columns import REQUIRED, canonical_name, names
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.runs_from_rows import Row, runs_from_rows

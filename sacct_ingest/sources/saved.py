@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from sacct_ingest.errors import FormatError
-from sacct_ingest.records import JobRun
+from sacct_ingest.job_run import JobRun
 from sacct_ingest.sources.opened import decoded, foreign_errors, lines_of, open_file
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct_text import read_text

@@ -16,7 +16,7 @@ from typing import Any, Final, TextIO
 from msgspec import Struct
 
 from sacct_ingest.errors import FormatError
-from sacct_ingest.records import JobRun
+from sacct_ingest.job_run import JobRun
 from sacct_ingest.sources.columns import names
 from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB, RowPlan
 from sacct_ingest.sources.json_records import DbJob, LiveJob, decode_like, job_of

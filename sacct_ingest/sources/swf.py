@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sacct_ingest.errors import FormatError
-from sacct_ingest.records import JobRun
+from sacct_ingest.job_run import JobRun
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.runs_from_rows import Row, runs_from_rows
 from sacct_ingest.text.slurm_text import FIRST_S, LAST_S

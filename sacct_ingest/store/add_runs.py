@@ -21,7 +21,8 @@ import sqlalchemy as sa
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from sacct_ingest.records import JobRun, JobState, StepRun
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import JobState, StepRun
 from sacct_ingest.runs.evidence import failed_steps
 from sacct_ingest.runs.reading import resolved
 from sacct_ingest.runs.submission import RULES

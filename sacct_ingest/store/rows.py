@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from sacct_ingest.records import Component, Identity, JobPieces, JobState, KeyLevel, Start
+from sacct_ingest.records import Component, Identity, JobPieces, JobState, KeyLevel, Start, StepRun
 from sacct_ingest.runs.submission import UNKNOWN, Submission, named
 
 #: Amounts of a heterogeneous job that are sums over its components.
@@ -112,6 +112,7 @@ class RunRow:
     exit_signal: int | None = None
     earlier: tuple[Start, ...] = ()  #: its starts but the last, in their order: see `starts`
     components: tuple[Component, ...] = ()  #: empty unless it is heterogeneous
+    steps: tuple[StepRun, ...] = ()  #: only of those of `sacct_ingest.ingest.ended_jobs`
     # What its attributes are made of; runs that are joined with decisions do not have it.
     account: str = ""
     submission: Submission = UNKNOWN  #: what its texts say

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from sacct_ingest.records import DecisionRow, JobRun, JobState, KeyLevel, StepRun
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import DecisionRow, JobState, KeyLevel, StepRun
 from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.runs.submission import UNKNOWN, Submission
 from sacct_ingest.runs.submission import decode as decode_submission
@@ -27,7 +28,7 @@ _ATTRIBUTES = ("account", "submission")
 _DECIDED = ("asked_size", "asked_unit", "asked_low", "asked_high", "least_nodes", "try_of")
 #: Made of the column `pieces`.
 _PIECES = ("earlier", "components")
-_JOINED = ("run_id", "node_type", "node_list", "digest", *_ATTRIBUTES, *_DECIDED, *_PIECES)
+_JOINED = ("run_id", "node_type", "node_list", "digest", "steps", *_ATTRIBUTES, *_DECIDED, *_PIECES)
 ROW_COLUMNS = [
     runs.c.id.label("run_id"),
     *(runs.c[n] for n in RunRow.__slots__ if n not in _JOINED),

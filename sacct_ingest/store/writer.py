@@ -24,7 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from sacct_ingest.errors import StoreError
-from sacct_ingest.records import JobRun
+from sacct_ingest.job_run import JobRun
 from sacct_ingest.store.add_runs import PackedRuns, add_packed, decode_packed, encode, pack_runs
 from sacct_ingest.store.engine import file_of, make_engine, path_of, translated
 from sacct_ingest.store.rows import Stored

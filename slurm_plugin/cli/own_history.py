@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from predictor.table import is_current
 from sacct_ingest.errors import SacctError, SlurmError, StoreError, system_errors
 from sacct_ingest.files.atomic_file import locked
-from sacct_ingest.records import JobRun, JobState, KeyLevel
+from sacct_ingest.records import KeyLevel
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.settings import data_folder
 from slurm_plugin.slurm import commands
@@ -43,9 +43,6 @@ _MODE = 0o600
 #: Mark of when sacct was asked last, whatever it answered.
 ASKED = "own history asked"
 _UNUSUAL = re.compile(r"[^\w.-]")  #: in a name of a file
-#: What squeue says of a job; what users write comes last.
-_QUEUED = "%A %T %D %C %P %a %q %V %S %e %Z %j %o".replace(" ", "\x1f")
-_ENDED = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "CANCELLED"})
 
 
 def is_meant(config: Config) -> bool:
@@ -225,52 +222,19 @@ def _read(store: Store, config: Config) -> IngestSummary:
 
 def _from_queue(store: Store, config: Config) -> str:
     """Take the user's jobs that slurmctld still has from squeue; say what that came to."""
+    from sacct_ingest.ingest.ended_jobs import add_from_queue  # noqa: PLC0415
+
+    squeue = partial(commands.run, timeout_s=config.local.timeout_s)
     try:
         here = _cluster(config)
         if here != config.cluster:
             return f"squeue is not asked, which shows the jobs of {here}"
-        made = ended_in_queue(here, timeout_s=config.local.timeout_s)
+        made = add_from_queue(store, squeue, cluster=here, user=user_name())
     except SlurmError as error:
         return f"nor is there an answer of squeue: {error}"
-    store.runs.add(made)
     return (
-        f"squeue shows {count(len(made), 'job')} that ended in the last minutes; what was read "
+        f"squeue shows {count(made, 'job')} that ended in the last minutes; what was read "
         "before stands"
-    )
-
-
-def ended_in_queue(cluster: str, *, timeout_s: float) -> list[JobRun]:
-    """Give the user's jobs that ended in the last minutes, which slurmctld still has.
-
-    Raises SlurmError: squeue does not answer.
-    """
-    argv = ["squeue", "--me", "-h", "-t", "all", "-o", _QUEUED]
-    lines = commands.run(argv, timeout_s=timeout_s).splitlines()
-    return [run for line in lines if (run := _queued(line.split("\x1f"), cluster))]
-
-
-def _queued(words: list[str], cluster: str) -> JobRun | None:
-    """Make a run of a line of squeue; None: it has not ended, or never ran."""
-    if len(words) < 13 or words[1] not in _ENDED or not (words[8] + words[9]).isdecimal():
-        return None
-    job_id, state, nodes, cpus, partition, account, qos, submit, start, end, folder = words[:11]
-    return JobRun(
-        cluster=cluster,
-        job_id=int(job_id),
-        user=user_name(),
-        account=account,
-        name=words[11],
-        partition=partition,
-        qos=qos,
-        state=JobState(state),
-        submit_s=int(submit),
-        start_s=int(start),
-        end_s=int(end),
-        elapsed_s=float(int(end) - int(start)),
-        nodes=int(nodes),
-        cpus=int(cpus),
-        work_dir=folder,
-        submit_line=f"sbatch {words[12]}",
     )
 
 

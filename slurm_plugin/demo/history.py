@@ -7,12 +7,12 @@ their limit.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
-from msgspec.structs import replace
+from msgspec import structs
 
-from sacct_ingest.records import JobRun, JobState, StepRun
+from sacct_ingest.records import JobState, StepRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +140,38 @@ class Arrival:
     array_task: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeJob:
+    """A job that ran on the made-up cluster, as its ``sacct`` prints it (`demo.sandbox`)."""
+
+    job_id: int
+    submit_s: int
+    state: JobState
+    user: str
+    uid: int
+    name: str
+    account: str
+    partition: str
+    start_s: int
+    end_s: int
+    elapsed_s: float
+    limit_s: int
+    nodes: int
+    cpu_s: float
+    node_list: str
+    submit_line: str
+    work_dir: str
+    comment: str = ""
+    admin_comment: str = ""
+    array_job_id: int | None = None
+    array_task_id: int | None = None
+    steps: tuple[StepRun, ...] = ()
+
+
 def make_runs(
     applications: Sequence[Application], *, end_s: int, rng: Random, days: int = 60
-) -> list[JobRun]:
-    """Make the runs of ``days`` days that ended before ``end_s``, in the order of submission.
+) -> list[MadeJob]:
+    """Make the jobs of ``days`` days that ended before ``end_s``, in the order of submission.
 
     applications: what the users of the cluster run.
     end_s: end of the history, seconds since the epoch.
@@ -164,10 +192,12 @@ def make_runs(
         else replace(run, array_job_id=run.job_id - task, array_task_id=task)
         for run, arrival in zip(runs, arrivals, strict=True)
     )
-    return [run for run in marked if run.end_s is not None and run.end_s < end_s]
+    return [run for run in marked if run.end_s < end_s]
 
 
-def start_run(arrival: Arrival, *, job_id: int, uid: int, free_s: list[int], rng: Random) -> JobRun:
+def start_run(
+    arrival: Arrival, *, job_id: int, uid: int, free_s: list[int], rng: Random
+) -> MadeJob:
     """Place one job on the nodes that fall free first and run it to its end.
 
     ``free_s`` holds for each node when it falls free, and is updated.
@@ -179,8 +209,7 @@ def start_run(arrival: Arrival, *, job_id: int, uid: int, free_s: list[int], rng
     for node in chosen:
         free_s[node] = start_s + elapsed_s
     tasks = f" --array=0-{application.array - 1}" if application.array else ""
-    run = JobRun(
-        cluster=CLUSTER,
+    job = MadeJob(
         job_id=job_id,
         submit_s=submit_s,
         state=state,
@@ -189,25 +218,18 @@ def start_run(arrival: Arrival, *, job_id: int, uid: int, free_s: list[int], rng
         name=application.name,
         account=application.account,
         partition=application.partition,
-        qos="normal",
-        cancelled_by=str(uid) if state is JobState.CANCELLED else "",
-        exit_code=1 if state is JobState.FAILED else 0,
-        exit_signal=9 if state is JobState.OUT_OF_MEMORY else 0,
-        eligible_s=submit_s,
         start_s=start_s,
         end_s=start_s + elapsed_s,
         elapsed_s=elapsed_s,
         limit_s=application.limit_min * 60,
         nodes=nodes,
-        req_nodes=nodes,
-        cpus=nodes * CORES,
         cpu_s=round(elapsed_s * nodes * CORES * 0.93),
         node_list=node_names(chosen),
         submit_line=f"sbatch -N {nodes}{tasks} {application.command}",
         work_dir=f"/scratch/{application.user}/{job_id}",
         comment=application.comment,
     )
-    return replace(run, steps=_steps(run, application))
+    return replace(job, steps=_steps(job, application))
 
 
 def node_names(indexes: Iterable[int]) -> str:
@@ -257,7 +279,7 @@ def _ending(application: Application, nodes: int, rng: Random) -> tuple[JobState
     return JobState.COMPLETED, round(elapsed_s)
 
 
-def _steps(run: JobRun, application: Application) -> tuple[StepRun, ...]:
+def _steps(run: MadeJob, application: Application) -> tuple[StepRun, ...]:
     """Make the batch step on the first node, and one step of the whole job."""
     rss = round(application.mem_gib * 2**30 / (run.nodes * CORES))
     batch = StepRun(
@@ -276,7 +298,7 @@ def _steps(run: JobRun, application: Application) -> tuple[StepRun, ...]:
         mem_bytes=9 * 2**20,
     )
     tasks = run.nodes * CORES
-    return batch, replace(
+    return batch, structs.replace(
         batch,
         step="0",
         name=application.command.split()[0].removesuffix(".sh"),

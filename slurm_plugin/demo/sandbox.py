@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from sacct_ingest.records import JobRun, StepRun
+from sacct_ingest.records import JobState, StepRun
 from slurm_plugin.demo import history
+from slurm_plugin.demo.history import MadeJob
 from slurm_plugin.slurm import fields
 from slurm_plugin.slurm.sources import SEPARATOR, line
 from slurm_plugin.text.formatting import duration
@@ -101,55 +102,58 @@ def partitions() -> str:
 DELIMITER = "\x1f"
 
 
-def sacct_text(runs: Iterable[JobRun]) -> Iterator[str]:
+def sacct_text(jobs: Iterable[MadeJob]) -> Iterator[str]:
     """Lines as ``SLURM_TIME_FORMAT=%s sacct -a -D -P --delimiter=`` *FS* prints them.
 
     The first line names the columns; each job is followed by its steps.
     """
     yield DELIMITER.join(_COLUMNS) + "\n"
-    for run in runs:
-        yield _line(run, None)
-        for step in run.steps:
-            yield _line(run, step)
+    for job in jobs:
+        yield _line(job, None)
+        for step in job.steps:
+            yield _line(job, step)
 
 
-def _job_id(run: JobRun) -> str:
-    if run.het_job_id is not None:
-        return f"{run.het_job_id}+{run.het_offset}"
-    if run.array_job_id is None:
-        return str(run.job_id)
-    return f"{run.array_job_id}_{run.array_task_id}"
+def _job_id(job: MadeJob) -> str:
+    if job.array_job_id is None:
+        return str(job.job_id)
+    return f"{job.array_job_id}_{job.array_task_id}"
 
 
-def _state(run: JobRun) -> str:
-    return f"CANCELLED by {run.cancelled_by}" if run.cancelled_by else run.state.value
+def _state(job: MadeJob) -> str:
+    return f"CANCELLED by {job.uid}" if job.state is JobState.CANCELLED else job.state.value
+
+
+def _exit_code(job: MadeJob) -> str:
+    signal = 9 if job.state is JobState.OUT_OF_MEMORY else 0
+    return f"{int(job.state is JobState.FAILED)}:{signal}"
 
 
 #: Column of sacct -> its text for a job, its text for a step of it.
-_Columns = dict[str, tuple[Callable[[JobRun], object], Callable[[JobRun, StepRun], object]]]
+_Columns = dict[str, tuple[Callable[[MadeJob], object], Callable[[MadeJob, StepRun], object]]]
 _COLUMNS: _Columns = {
     "JobID": (_job_id, lambda j, s: f"{_job_id(j)}.{s.step}"),
     "JobIDRaw": (lambda j: j.job_id, lambda j, s: f"{j.job_id}.{s.step}"),
-    "Cluster": (lambda j: j.cluster, lambda j, _: j.cluster),
+    "Cluster": (lambda _: history.CLUSTER, lambda *_: history.CLUSTER),
     "User": (lambda j: j.user, lambda *_: ""),
     "UID": (lambda j: j.uid, lambda *_: ""),
     "Account": (lambda j: j.account, lambda j, _: j.account),
     "Partition": (lambda j: j.partition, lambda *_: ""),
-    "QOS": (lambda j: j.qos, lambda *_: ""),
+    "QOS": (lambda _: "normal", lambda *_: ""),
     "State": (_state, lambda _, s: s.state.value),
-    "ExitCode": (lambda j: f"{j.exit_code}:{j.exit_signal}", lambda *_: "0:0"),
+    "ExitCode": (_exit_code, lambda *_: "0:0"),
     "Submit": (lambda j: j.submit_s, lambda _, s: s.start_s),
-    "Eligible": (lambda j: j.eligible_s, lambda _, s: s.start_s),
+    "Eligible": (lambda j: j.submit_s, lambda _, s: s.start_s),
     "Start": (lambda j: j.start_s, lambda _, s: s.start_s),
     "End": (lambda j: j.end_s, lambda _, s: s.end_s),
     "ElapsedRaw": (lambda j: round(j.elapsed_s), lambda _, s: round(s.elapsed_s)),
-    "TimelimitRaw": (lambda j: (j.limit_s or 0) // 60, lambda *_: ""),
+    "TimelimitRaw": (lambda j: j.limit_s // 60, lambda *_: ""),
     "NNodes": (lambda j: j.nodes, lambda _, s: s.nodes),
-    "ReqNodes": (lambda j: j.req_nodes, lambda *_: ""),
-    "NCPUS": (lambda j: j.cpus, lambda _, s: s.cpus),
+    "ReqNodes": (lambda j: j.nodes, lambda *_: ""),
+    "NCPUS": (lambda j: j.nodes * history.CORES, lambda _, s: s.cpus),
     "NTasks": (lambda _: "", lambda _, s: s.tasks),
     "NodeList": (lambda j: j.node_list, lambda j, _: j.node_list),
-    "TotalCPU": (lambda j: duration(j.cpu_s or 0), lambda _, s: duration(s.cpu_s or 0)),
+    "TotalCPU": (lambda j: duration(j.cpu_s), lambda _, s: duration(s.cpu_s or 0)),
     "MaxRSS": (lambda _: "", lambda _, s: f"{(s.mem_bytes or 0) // 1024}K"),
     "WorkDir": (lambda j: j.work_dir, lambda *_: ""),
     "SubmitLine": (lambda j: j.submit_line, lambda *_: ""),
@@ -159,9 +163,9 @@ _COLUMNS: _Columns = {
 }
 
 
-def _line(run: JobRun, step: StepRun | None) -> str:
+def _line(job: MadeJob, step: StepRun | None) -> str:
     fields = (
-        of_job(run) if step is None else of_step(run, step) for of_job, of_step in _COLUMNS.values()
+        of_job(job) if step is None else of_step(job, step) for of_job, of_step in _COLUMNS.values()
     )
     return DELIMITER.join(str(field) for field in fields) + "\n"
 
@@ -192,8 +196,8 @@ class DemoSite:
         return self.folder / "bin"
 
 
-def prepare(site: DemoSite, *, user: str, now_s: float, rng: Random) -> list[JobRun]:
-    """Write all files of the demo anew and return the made-up runs.
+def prepare(site: DemoSite, *, user: str, now_s: float, rng: Random) -> list[MadeJob]:
+    """Write all files of the demo anew and return the made-up jobs.
 
     ``user`` owns the applications that the demo asks about.
     """
@@ -214,10 +218,10 @@ def prepare(site: DemoSite, *, user: str, now_s: float, rng: Random) -> list[Job
     return runs
 
 
-def write_history(site: DemoSite, name: str, runs: Iterable[JobRun]) -> None:
-    """Write runs to a file of the demo's folder as sacct would print them."""
+def write_history(site: DemoSite, name: str, jobs: Iterable[MadeJob]) -> None:
+    """Write jobs to a file of the demo's folder as sacct would print them."""
     with (site.folder / name).open("w", encoding="utf-8") as file:
-        file.writelines(sacct_text(runs))
+        file.writelines(sacct_text(jobs))
 
 
 def job_script(application: history.Application) -> str:

@@ -15,11 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import TextIO
 
-from msgspec import structs
-
 from predictor.waits.easy import Engine, JobShape
 from sacct_ingest.errors import NimoError
-from sacct_ingest.records import JobRun
 from slurm_plugin.decision.explore import UNLISTED_S
 from slurm_plugin.demo import history
 from slurm_plugin.demo import sandbox as sites
@@ -105,7 +102,7 @@ def submit(socket: Path, job: Job) -> Answer:
 
 def run(
     submission: DemoSubmission, answer: Answer, *, job_id: int, submit_s: int, uid: int, rng: Random
-) -> JobRun:
+) -> history.MadeJob:
     """Run a job beside those of the made-up cluster, and return its accounting.
 
     EASY backfilling starts it, on the node count that it was given.
@@ -122,7 +119,7 @@ def run(
     shapes.append(JobShape(nodes, 60.0 * submission.application.script_min, done.elapsed_s))
     schedule = Engine(history.NODES).run([0.0] * len(shapes), lambda job, _: shapes[job])
     start_s = submit_s + round(schedule.start_s[-1]) + _STARTING_S
-    return structs.replace(
+    return replace(
         done,
         start_s=start_s,
         end_s=start_s + round(done.elapsed_s),

@@ -8,19 +8,19 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from sacct_ingest.errors import FormatError, NimoError, SacctError, SlurmError, system_errors
+from sacct_ingest.errors import FormatError, NimoError, SlurmError, system_errors
 from sacct_ingest.files import atomic_file
-from sacct_ingest.records import JobRun, JobState
-from sacct_ingest.sources.run_source import Tally
+from sacct_ingest.ingest.ended_jobs import ended_jobs
+from sacct_ingest.records import JobState
 from sacct_ingest.sources.sacct import LiveSacct
-from slurm_plugin.cli.own_history import ended_in_queue
+from sacct_ingest.store import RunRow
 from slurm_plugin.slurm import commands
+from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.slurm_conf import CONFIG
 
 _File = TypeVar("_File")
@@ -30,10 +30,8 @@ _TIMEOUT_S = 60.0
 WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"})
 #: Reasons of waiting jobs that Slurm would have refused, but for their hold.
 _IMPOSSIBLE = re.compile("BadConstraints|Partition(?:Config|NodeLimit|TimeLimit)|PerJob")
-_EARLIER_S = 60  #: accounting is asked from so long before a run on, for clocks differ ...
-_LATER_S = 86_400  #: ... and up to so long after the present
-_LATE_S = 30.0  #: what has ended a moment ago is on its way to the accounting ...
-ACCOUNTED_S = 900.0  #: ... and after so long it never comes
+_EARLIER_S = 60  #: accounting is asked from so long before a run on, for clocks differ
+ACCOUNTED_S = 900.0  #: what has ended is in the accounting after so long, or never
 #: Until a job that overran its limit is ended: it is looked at every 30 s.
 _NOTICED_S = 60.0
 
@@ -84,26 +82,19 @@ class HeldJobs:
         """End jobs."""
         command(["scancel", "--quiet", *map(str, job_ids)])
 
-    def ended(self, planned_s: Mapping[int, int]) -> dict[int, JobRun]:
+    def ended(self, planned_s: Mapping[int, int]) -> dict[int, RunRow]:
         """Give what the accounting says of jobs that have ended, or else what squeue still says.
 
         planned_s: ids of jobs, and when each was planned, seconds since the epoch.
         """
-        now_s, late_s = int(time.time()), 0.0
-        accounting, since_s = LiveSacct(user=str(os.getuid())), min(planned_s.values())
-        runs: list[JobRun] = []
-        with suppress(SacctError):
-            read = accounting.of_jobs(
-                list(planned_s), since_s - _EARLIER_S, now_s + _LATER_S, Tally()
-            )
-            # A record without a partition is half of one: the other half is still on its way.
-            runs = [one for one in read if one.end_s is not None and one.partition]
-            late_s = _LATE_S
-        if missing := planned_s.keys() - {one.job_id for one in runs}:
-            queued = ended_in_queue("", timeout_s=_TIMEOUT_S)
-            left = [one for one in queued if one.job_id in missing]
-            runs += [one for one in left if (one.end_s or now_s) <= now_s - late_s]
-        return {one.job_id: one for one in runs}
+        return ended_jobs(
+            planned_s.keys(),
+            since_s=min(planned_s.values()),
+            now_s=int(time.time()),
+            squeue=command,
+            user=user_name(),
+            accounting=LiveSacct(user=str(os.getuid())),
+        )
 
 
 def check_accounted(job_ids: Iterable[int], for_s: float) -> None:
@@ -131,7 +122,7 @@ def find(name: str, since_s: float, ask: Run = command, where: Sequence[str] = (
     return next(iter(ask([*argv, *where]).split()), "")
 
 
-def failure(job: JobRun) -> str:
+def failure(job: RunRow) -> str:
     """Why a run failed; empty: it did not."""
     status = f", exit status {job.exit_code}" if job.exit_code else ""
     return "" if job.state is JobState.COMPLETED else f"{job.state.value}{status}"

@@ -28,7 +28,7 @@ from predictor.tables.run_facts import asked_of
 from predictor.tables.settings import TableSettings
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.errors import NimoError
-from sacct_ingest.records import JobRun, KeyLevel
+from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import RunRow
 from sacct_ingest.text.hostlist import expand
@@ -39,9 +39,6 @@ from slurm_plugin.slurm.job_request import LEFT_ALONE
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-
-#: A run as a source gives it, or as the store does.
-Ran = JobRun | RunRow
 
 #: What a job without a limit is taken to have asked for (Tsafrir et al. 2007, sec. 3, likewise).
 _NO_LIMIT = 1.5
@@ -58,7 +55,7 @@ class Workload:
     limit_s: Floats  #: its time limit
     wait_s: Floats  #: how long it really waited
     users: tuple[str, ...]
-    runs: tuple[Ran, ...] = ()  #: the records, where there are any
+    runs: tuple[RunRow, ...] = ()  #: the records, where there are any
     cluster_nodes: int  #: nodes of the cluster
 
     def __post_init__(self) -> None:
@@ -66,7 +63,7 @@ class Workload:
             raise NimoError("no job with a run time and nodes: nothing to replay")
 
     @classmethod
-    def of(cls, runs: Iterable[Ran], *, cluster_nodes: int | None = None) -> Self:
+    def of(cls, runs: Iterable[RunRow], *, cluster_nodes: int | None = None) -> Self:
         """Make a workload of the runs that started.
 
         runs: in any order; of one cluster, and of partitions that share their nodes.
@@ -129,7 +126,7 @@ def recent_mean(workload: Workload) -> list[float]:
     return predicted
 
 
-def nodes_used(runs: Iterable[Ran]) -> int:
+def nodes_used(runs: Iterable[RunRow]) -> int:
     """Count the different nodes that runs name; zero where one names none.
 
     Jobs that share a node name the same one.
@@ -146,7 +143,7 @@ def nodes_used(runs: Iterable[Ran]) -> int:
     return len(names)
 
 
-def most_at_once(runs: Iterable[Ran]) -> int:
+def most_at_once(runs: Iterable[RunRow]) -> int:
     """Most nodes that were in use at one moment.
 
     A node that two jobs shared counts twice; the largest job sets the least.
@@ -160,12 +157,12 @@ def most_at_once(runs: Iterable[Ran]) -> int:
     return int(levels.max(initial=0))
 
 
-def _submitted(run: Ran) -> float:
+def _submitted(run: RunRow) -> float:
     """When the job could start for all that it waited for itself: dependencies, a begin time."""
     return max(run.submit_s, run.eligible_s or run.submit_s)
 
 
-def _waited(run: Ran) -> float:
+def _waited(run: RunRow) -> float:
     start_s = run.submit_s if run.start_s is None else run.start_s
     return max(start_s - _submitted(run), 0.0)
 
@@ -209,12 +206,7 @@ def moldable(
     """
     rng = np.random.default_rng(seed)
     off: defaultdict[str, int] = defaultdict(lambda: int(rng.integers(DRAWS)))
-    return [
-        _moldable(run, workload.cluster_nodes, knowledge, reach, off)
-        if isinstance(run, RunRow)
-        else None
-        for run in workload.runs
-    ]
+    return [_moldable(run, workload.cluster_nodes, knowledge, reach, off) for run in workload.runs]
 
 
 #: Options beside which a job keeps its count.
@@ -228,7 +220,7 @@ def proven(workload: Workload, moldable_jobs: Sequence[Moldable | None]) -> list
     """
     recent = RecentCounts()
     return [
-        _proven(run, one, recent) if one and isinstance(run, RunRow) else None
+        _proven(run, one, recent) if one else None
         for run, one in zip(workload.runs, moldable_jobs, strict=True)
     ]
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pytest
 from msgspec.structs import replace
 
-from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import JobState
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.store import Store

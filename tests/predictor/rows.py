@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from predictor.table import models_version
-from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import JobState
 from sacct_ingest.runs.reading import submission_of
 from sacct_ingest.store import RecordRow, RunRow, Store
 from sacct_ingest.store.fits import BASIS

@@ -5,7 +5,8 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from sacct_ingest.records import DecisionRow, JobRun, JobState, KeyLevel, StepRun
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import DecisionRow, JobState, KeyLevel, StepRun
 from sacct_ingest.store import RunRow, Store
 
 SUBMIT_S = 1_790_000_000

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from predictor.occupancy.active.refinement import Proposal
-from sacct_ingest.records import JobRun
 from sacct_ingest.runs.usage import usage
 from sacct_ingest.scripts.signature import COUNTED
+from sacct_ingest.store import RunRow
 from slurm_plugin.experiments.held_jobs import (
     WAITING,
     HeldJobs,
@@ -438,7 +438,7 @@ class Workbench:
             self.site.sleep(pause_s)
         raise AssertionError  # the pauses never end
 
-    def _accounted(self, trial: Trial) -> JobRun:
+    def _accounted(self, trial: Trial) -> RunRow:
         """Wait until a run's end is in the accounting, which can take seconds."""
         job_id, begun_s = trial.job_id or 0, self.site.clock()
         for pause_s in pauses():
@@ -454,7 +454,7 @@ class Workbench:
         return saved
 
 
-def _outcome(run: JobRun) -> dict[str, object]:
+def _outcome(run: RunRow) -> dict[str, object]:
     used, reason = usage(run, run.steps), failure(run)
     return {
         "stage": Stage.FAILED if reason else Stage.DONE,

@@ -17,7 +17,7 @@ from predictor.models.averaged.model import Averaged, AveragedFit
 from predictor.models.selection import MIN_POINTS
 from predictor.types import Prediction, Run
 from sacct_ingest.errors import ScriptError
-from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts import job_script
 from sacct_ingest.store.rows import RunRow
@@ -186,7 +186,7 @@ class StudyRun(msgspec.Struct, frozen=True, kw_only=True):
 _OF_JOB = ("elapsed_s", "nodes", "cpus", "node_list", "cluster", "partition")
 
 
-def as_ended(run: StudyRun, job: JobRun | RunRow, reason: str = "") -> StudyRun:
+def as_ended(run: StudyRun, job: RunRow, reason: str = "") -> StudyRun:
     """Give a run with what the accounting has of its job."""
     own = {name: getattr(job, name) for name in _OF_JOB}
     return msgspec.structs.replace(run, state=job.state.value, reason=reason, **own)

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from sacct_ingest.errors import FormatError, SacctError
 from sacct_ingest.ingest.into_store import IngestSettings, ingest
 from sacct_ingest.ingest.windows import PaceSettings, SpanSettings
-from sacct_ingest.records import JobRun, JobState, KeyLevel
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store import Store
 from slurm_plugin.demo.history import applications, make_runs

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import fields
 
-from sacct_ingest.records import JobRun, JobState, StepRun
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import JobState, StepRun
 from sacct_ingest.sources import runs_from_rows as column_plan
 from sacct_ingest.sources.columns import (
     COLUMNS,

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from predictor.tables.run_facts import runs_of
 from sacct_ingest.errors import FormatError
 from sacct_ingest.ingest.into_store import to_store
-from sacct_ingest.records import ENDED_CODES, JobRun, JobState, KeyLevel
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import ENDED_CODES, JobState, KeyLevel
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.swf import looks_like_swf, read_swf
 from sacct_ingest.store import Store

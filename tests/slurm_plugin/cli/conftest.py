@@ -11,7 +11,9 @@ from random import Random
 
 import pytest
 
-from sacct_ingest.records import JobRun
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.sources.run_source import Tally
+from sacct_ingest.sources.sacct_text import read_text
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo import sandbox as sites
 from slurm_plugin.demo.history import applications, make_runs
@@ -92,4 +94,5 @@ def _await(holds: Callable[[], bool]) -> None:
 @pytest.fixture(scope="session")
 def one_run() -> JobRun:
     """One made-up run."""
-    return make_runs(applications("ada"), end_s=int(NOW_S), rng=Random(1), days=3)[0]
+    made = make_runs(applications("ada"), end_s=int(NOW_S), rng=Random(1), days=3)
+    return next(read_text(sites.sacct_text(made), Tally()))

@@ -8,7 +8,8 @@ import pytest
 
 from predictor.refit import refit
 from predictor.types import Verdict
-from sacct_ingest.records import JobRun, JobState, KeyLevel
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.store import Store
 from slurm_plugin.decision.lookup import PredictionLookup, attributes_of

@@ -8,7 +8,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from sacct_ingest.records import DecisionRow, JobRun, JobState
+from sacct_ingest.job_run import JobRun
+from sacct_ingest.records import DecisionRow, JobState
 from sacct_ingest.store import DecisionSelection, RecordRow, Store
 from sacct_ingest.store.changes import SUMS
 from slurm_plugin.config.settings import Config, Energy

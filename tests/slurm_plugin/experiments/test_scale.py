@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from sacct_ingest.errors import ConfigError, FormatError, NoHistory, SlurmError
-from sacct_ingest.records import JobRun, JobState
+from sacct_ingest.records import JobState
+from sacct_ingest.store import RunRow
 from sacct_ingest.text.tag import parse_tag, study_of
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.experiments.scale import results as made
@@ -23,6 +24,7 @@ from slurm_plugin.experiments.scale.study import (
     next_count,
 )
 from slurm_plugin.slurm.commands import SubmissionRefused
+from tests.slurm_plugin.reports.rows import run as job_of
 
 COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
@@ -42,7 +44,7 @@ class FakeSlurm:
     calls: int = 0
     held: dict[int, StudyRun] = field(default_factory=dict)
     running: dict[int, StudyRun] = field(default_factory=dict)
-    over: dict[int, JobRun] = field(default_factory=dict)
+    over: dict[int, RunRow] = field(default_factory=dict)
     cancelled: set[int] = field(default_factory=set)
 
     def _call(self):
@@ -85,9 +87,9 @@ class FakeSlurm:
         if self.running:
             job_id = min(self.running, key=lambda j: self.time_of(self.running[j].count))
             n = self.running.pop(job_id).count
-            self.over[job_id] = JobRun(
-                cluster="pine", job_id=job_id, submit_s=1, state=self.state_of(n), partition="b",
-                elapsed_s=float(round(self.time_of(n))), nodes=n, cpus=4 * n, end_s=9,
+            self.over[job_id] = job_of(
+                job_id=job_id, state=self.state_of(n), nodes=n, cpus=4 * n, partition="b",
+                elapsed_s=float(round(self.time_of(n))),
             )  # fmt: skip
 
     def ended(self, planned_s):

@@ -9,7 +9,9 @@ import pytest
 from sacct_ingest.errors import NimoError
 from slurm_plugin.replay.what_if import ObservedArrivals
 from slurm_plugin.replay.workload import Workload, most_at_once
-from tests.sacct_ingest.records import SUBMIT_S, run
+from tests.slurm_plugin.reports.rows import AT_S, run
+
+SUBMIT_S = int(AT_S)
 
 
 def test_jobs_come_in_the_order_in_which_they_could_start():

@@ -19,7 +19,7 @@ from predictor.occupancy.active.settings import LearnerSettings
 from predictor.types import Verdict
 from sacct_ingest.errors import ConfigError, FormatError, NimoError, SlurmError
 from sacct_ingest.files.atomic_file import alone
-from sacct_ingest.records import JobRun, JobState, NodeProfile, StepRun
+from sacct_ingest.records import JobState, NodeProfile, StepRun
 from slurm_plugin.experiments import learn_command as words
 from slurm_plugin.experiments.held_jobs import overrun_s
 from slurm_plugin.experiments.learn.description import (
@@ -34,6 +34,7 @@ from slurm_plugin.experiments.learn.description import (
 from slurm_plugin.experiments.learn.proposers import ByOccupancies, sample
 from slurm_plugin.experiments.learn.workbench import LearningSite, SlurmJobs, Stop, Workbench
 from slurm_plugin.slurm.commands import SubmissionRefused
+from tests.slurm_plugin.reports.rows import run as job_of
 
 TEXT = """\
 application: blast
@@ -117,9 +118,9 @@ class FakeSlurm:
             step="batch", state=state, cpu_s=0.5 * elapsed_s, disk_read_bytes=10**8,
             disk_write_bytes=0,
         )  # fmt: skip
-        return {job_id: JobRun(
-            cluster="pine", job_id=job_id, submit_s=at_s, state=state,
-            elapsed_s=elapsed_s, cpus=1, end_s=1, partition="batch", steps=(step,), exit_code=3,
+        return {job_id: job_of(
+            job_id=job_id, submit_s=at_s, state=state, elapsed_s=elapsed_s, nodes=1, cpus=1,
+            steps=(step,), exit_code=3,
         )}  # fmt: skip
 
     def network_share(self, trial):
