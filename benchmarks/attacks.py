@@ -3,7 +3,8 @@
 First they attack with connections, long lists and slow reading, while another one submits and
 asks; a cluster without plugin beside it shows what their use of processors costs.  Then each attack
 alone, by three attackers: how many of an honest user's jobs get the decision that they get alone,
-how long sbatch takes beside as many that only use processors, nimod's memory, log and refusals.
+how long sbatch takes beside as many that only use processors, nimod's memory, log and refusals;
+and, where the attackers' names are fitted meanwhile, when the honest user's own are.
 """
 
 import contextlib
@@ -35,9 +36,12 @@ from _submissions import (
     start_nimod,
 )
 
+from sacct_ingest.records import JobRun
+from sacct_ingest.store import Store
 from tests.cluster.host import missing_programs
 from tests.cluster.nimod import Nimod, hooks_for
 from tests.processes import free_ports, wait_until
+from tests.sacct_ingest.records import run
 from tests.slurm_plugin.nimod.relay.credentials import munged
 
 #: Users who attack, and what each of them does; who is let in beside them.
@@ -52,11 +56,13 @@ EACH = (
     "links",
     "notices",
     "fat",
+    "names",
 )
 _OVER_LINKS = ("links", "notices")
 _BEGIN_S = 2.0  #: until they are at it
 _LOOK_S = 2.0  #: between looks at the cluster: each attack lasts some of them
 _FAT_JOBS = 1000  #: pending jobs of each attacker
+_NAMES = 10_000  #: of the jobs of the attackers together, each with a tag of its own
 _AT_MOST_S = 300.0
 
 
@@ -144,7 +150,7 @@ def one_attack(release: str | None, act: str, jobs: int) -> dict[str, Any]:
         )
         wait_until(lambda: all(submitted(setup, 1)[0]), what="nimod's view")
         _, alone_s = submitted(setup, jobs)
-        with doing(act, nimod, setup, port, munge):
+        with doing(act, nimod, setup, port, munge) as fit_s:
             decided, took_s = submitted(setup, jobs)
             refused = status_of(nimod)
             most_mib = memory_mib(nimod, "VmHWM")
@@ -153,6 +159,7 @@ def one_attack(release: str | None, act: str, jobs: int) -> dict[str, Any]:
             "decided": f"{sum(decided)} of {jobs}",
             "sbatch ms, alone": statistics.median(alone_s) * 1e3,
             "sbatch ms, attacked": statistics.median(took_s) * 1e3,
+            "honest fit s": fit_s,
             "nimod MiB at most": most_mib,
             "log lines": len(setup.cluster.log("nimod").splitlines()),
             "refusals": refused,
@@ -181,13 +188,17 @@ def status_of(nimod: Nimod) -> str:
 
 
 @contextlib.contextmanager
-def doing(act: str, nimod: Nimod, setup: Setup, port: int, munge: str) -> Iterator[None]:
-    """Let three attackers do something."""
+def doing(act: str, nimod: Nimod, setup: Setup, port: int, munge: str) -> Iterator[float | None]:
+    """Let three attackers do something; give what an honest user's fit took, if there is one."""
     users = [pwd.getpwnam(name) for name in ATTACKS]
     if act == "fat":
         fatten(setup, [user.pw_uid for user in users])
         time.sleep(5 * _LOOK_S)
-        yield
+        yield None
+        return
+    if act == "names":
+        with fitting_names(nimod, [user.pw_name for user in users]) as fit_s:
+            yield fit_s
         return
     number = 1 if act in _OVER_LINKS else len(users)
     program = str(ROOT / "benchmarks" / "_attackers.py")
@@ -198,7 +209,7 @@ def doing(act: str, nimod: Nimod, setup: Setup, port: int, munge: str) -> Iterat
         started.append(subprocess.Popen(argv, stdout=subprocess.DEVNULL))
     time.sleep(_BEGIN_S)
     try:
-        yield
+        yield None
     finally:
         for one in started:
             one.kill()
@@ -216,6 +227,49 @@ def fatten(setup: Setup, uids: Sequence[int]) -> None:
         array = done.stdout.strip()
         tasks = ",".join(f"{array}_{task}" for task in range(_FAT_JOBS))
         setup.cluster.run("scontrol", "update", f"jobid={tasks}", "requeue=0", check=False)
+
+
+@contextlib.contextmanager
+def fitting_names(nimod: Nimod, users: Sequence[str]) -> Iterator[float]:
+    """Store runs with names of their own, and one application of an honest user; fit them all.
+
+    Gives the seconds until the honest user's is fitted.
+    """
+    each = _NAMES // len(users)
+    now_s = int(time.time())
+    with Store.open(nimod.store) as store:
+        for place, user in enumerate(users):
+            first = 1_000_000 + place * each
+            store.runs.add(short_run(user, first + one, now_s) for one in range(each))
+        store.runs.add(short_run(HONEST, 1 + one, now_s, name="solve") for one in range(20))
+    began_s = time.monotonic()
+    argv = [sys.executable, "-m", "slurm_plugin", "fit", "--follow", "--workers", "1"]
+    fit = subprocess.Popen([*argv, "--config", nimod.config], stdout=subprocess.DEVNULL)
+    try:
+        with Store.open(nimod.store) as store:
+            theirs = partial(store.fits.of_user, HONEST)
+            wait_until(lambda: bool(theirs()), what="the honest user's fit", timeout_s=900.0)
+        yield time.monotonic() - began_s
+    finally:
+        fit.kill()
+        fit.wait()
+
+
+def short_run(user: str, job_id: int, now_s: int, name: str = "") -> JobRun:
+    """Run of two seconds on a node, with a name and a tag of its own or with the given ones."""
+    name = name or f"j{job_id}"
+    start_s = now_s - 3600 + job_id % 1000
+    return run(
+        job_id=job_id,
+        user=user,
+        name=name,
+        comment=f"nimo:app={name}",
+        submit_line=f"sbatch -N1 {name}.sh",
+        submit_s=start_s - 1,
+        start_s=start_s,
+        end_s=start_s + 2,
+        elapsed_s=2.0,
+    )
 
 
 @contextlib.contextmanager
