@@ -6,7 +6,7 @@ other arguments, limits or the like, where these explain the run times
 table is then a history of all runs, for jobs that belong to none of them.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -31,7 +31,7 @@ from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.attributes import LONGEST, describe, numbers_of
 from sacct_ingest.runs.evidence import ran_short
 from sacct_ingest.runs.layout import ANY, Unit, layouts_of_run, second_sizes
-from sacct_ingest.runs.submission import ARRAY_INDEX, MEMORY
+from sacct_ingest.runs.submission import MEMORY
 from sacct_ingest.store.rows import RunRow
 
 #: Parts with tables of their own, at most.
@@ -87,7 +87,8 @@ def tables_of(
     if level is not KeyLevel.USER and not by_model and run_facts.owner_of(finished):
         # Attributes that distinguish the problems, but those whose numbers explain run times.
         split_before = [name for name in before.split if not name.startswith(_SIZED)]
-        names = split.choose(_examples(axis, finished, _names_of(terms)), split_before)
+        last = axis.last_finished(finished)
+        names = split.choose(last, split_before, numbers=_names_of(terms))
     groups = _grouped(axis, finished, names)
     whole = replace(identity, rows=rows)
     had = _sizes_of(starts, axis.unit)
@@ -169,26 +170,27 @@ def _sized(
         return (), rows
     if level in (KeyLevel.SCRIPT, KeyLevel.LINE) and not any(map(_numbered, rows)):
         return (), rows
-    every = _examples(axis, finished)
+    last = axis.last_finished(finished)
     values = {id(row): numbers_of(row.attributes) for row in rows}
     named = _names_of_record(before)
-    if len(every) < sizes.FEWEST or not any(values.values()):
+    if len(last) < sizes.FEWEST or not any(values.values()):
         return (), rows
     split_by = [name for name in before.split if not name.startswith(_SIZED)]
     # With few runs a regression on a number may replace a split that a permutation test made.
-    if not split_by or len(every) < split.FEW:
-        split_by = list(split.choose(every, few=False))
-    ordered, believed = split.predicted(every, split_by)
+    if not split_by or len(last) < split.FEW:
+        split_by = list(split.choose(last, few=False))
+    believed = split.predicted(last, split_by)
     sized = []
-    for one in ordered:
-        row, told = one.row, {name: one.read().get(name, "") for name in split_by}
+    for row, (_, size) in last:
+        attributes = row.attributes
+        told = {name: attributes.get(name, "") for name in split_by}
         counts = row.nodes, row.cpus, row.tasks or 0, row.req_mem_bytes or 0
-        sized.append(SizedRun(one.nodes, one.log_s, values[id(row)], counts, told))
+        sized.append(SizedRun(size, log(row.elapsed_s), values[id(row)], counts, told))
     terms = sizes.choose(sized, believed, [*named, *split_by])
     if not terms:
         return (), rows
     logs = sizes.as_references(sized, terms)
-    farther = {id(one.row): log_s for one, log_s in zip(ordered[-len(logs) :], logs, strict=True)}
+    farther = {id(row): log_s for (row, _), log_s in zip(last[-len(logs) :], logs, strict=True)}
     return terms, [_as_reference(row, farther.get(id(row)), terms, values[id(row)]) for row in rows]
 
 
@@ -336,29 +338,6 @@ def _others(group: Part, groups: Mapping[Part, Sequence[RunRow]], unit: Unit) ->
         (sizes[one.layout], tuple(run_facts.runs_of(on_axis(groups[one], unit)))) for one in rest
     )
     return OtherSizes(sizes[group.layout], runs, in_all=unit is not Unit.NODES)
-
-
-def _examples(
-    axis: Axis, rows: Sequence[RunRow], sized: Collection[str] = ()
-) -> list[split.Example]:
-    def read(row: RunRow) -> dict[str, str]:
-        values = row.attributes
-        return {n: value for n, value in values.items() if n not in sized and n != ARRAY_INDEX}
-
-    return [
-        split.Example(
-            nodes=axis.unit.size_of(row),
-            size=(layout, axis.unit.size_of(row)),
-            log_s=log(row.elapsed_s),
-            submit_s=float(row.submit_s),
-            end_s=float(row.end_s or 0),
-            read=partial(read, row),
-            row=row,
-        )
-        for layout, own in (axis.groups or {ANY: rows}).items()
-        for row in own
-        if row.state.finished
-    ]
 
 
 def _grouped(

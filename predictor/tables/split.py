@@ -13,17 +13,17 @@ Transactions on Automatic Control 19, 1974) of a parabola in log size for each g
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
 from statistics import fmean, median, stdev
-from typing import Any
 
 import numpy as np
 
 from predictor.level.experts import SLOPE
-from sacct_ingest.runs.layout import Each, Layout, Unit, any_layout, layouts, size_layouts
+from sacct_ingest.runs.layout import ANY, Each, Layout, Unit, any_layout, layouts, size_layouts
+from sacct_ingest.runs.submission import ARRAY_INDEX
 from sacct_ingest.store.rows import RunRow
 
 #: Sizes that make a curve, and that make a step.
@@ -38,6 +38,8 @@ _NOISE = 0.03
 _SAME = 6
 #: Of a parabola in log size.
 _TERMS = 3
+#: A run, and all of its size that its run time depends on: layout, and count in an axis' unit.
+SizedRow = tuple[RunRow, tuple[Layout, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,19 @@ class Axis:
 
     unit: Unit
     groups: Mapping[Layout, Sequence[RunRow]]
+
+    def last_finished(self, rows: Sequence[RunRow]) -> list[SizedRow]:
+        """Give the last of its runs that finished, in the order of their submission.
+
+        rows: the runs where they are in no groups.
+        """
+        sized = [
+            (row, (layout, self.unit.size_of(row)))
+            for layout, own in (self.groups or {ANY: rows}).items()
+            for row in own
+            if row.state.finished
+        ]
+        return sorted(sized, key=lambda one: one[0].submit_s)[-RECENT:]
 
 
 def axis_of(rows: Sequence[RunRow]) -> Axis:
@@ -188,36 +203,28 @@ _ONE_PROBLEM = 0.9
 _LAST = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One finished run: its size, its log run time, and what reads its attributes by name."""
-
-    nodes: int
-    size: Hashable  #: all of its size that run time depends on
-    log_s: float
-    submit_s: float
-    end_s: float
-    read: Callable[[], Mapping[str, str]]
-    row: Any = None  #: what it was made of
-
-
-#: Log run time that each example was predicted to have; None: there was none.
+#: Log run time that each run was predicted to have; None: there was none.
 _Logs = Sequence[float | None]
 
 
 def choose(
-    examples: Sequence[Example], before: Sequence[str] = (), *, few: bool = True
+    finished: Sequence[SizedRow],
+    before: Sequence[str] = (),
+    *,
+    few: bool = True,
+    numbers: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Attributes by which runs fall into problems; none for one problem, or without an explanation.
 
+    finished: of `Axis.last_finished`.
     before: what was chosen at the last fit.
     few: few runs are enough where shuffled values say as much.
+    numbers: attributes that run times go by already.
     """
-    ordered = sorted(examples, key=lambda one: one.submit_s)[-RECENT:]
-    if len(ordered) < FEWEST:
+    if len(finished) < FEWEST:
         return ()
-    tested = _SplitBacktest(ordered)
-    alone = tested.predict((), [None] * len(ordered))
+    tested = _SplitBacktest(finished, numbers)
+    alone = tested.predict((), [None] * len(finished))
     if not before and tested.accuracy(alone) > _ONE_PROBLEM:
         return ()
     chosen, logs = _added(tested, alone, few=few)
@@ -231,14 +238,13 @@ def choose(
     return chosen if fmean(tested.gains(own, logs)) > _REPLACES else tuple(before)
 
 
-def predicted(examples: Sequence[Example], names: Sequence[str]) -> tuple[list[Example], _Logs]:
-    """Give the last examples by submission, with the log run times that a split predicts."""
-    ordered = sorted(examples, key=lambda one: one.submit_s)[-RECENT:]
-    tested = _SplitBacktest(ordered)
-    logs: _Logs = [None] * len(ordered)
+def predicted(finished: Sequence[SizedRow], names: Sequence[str]) -> _Logs:
+    """Give the log run times that a split predicts of these runs."""
+    tested = _SplitBacktest(finished)
+    logs: _Logs = [None] * len(finished)
     for i in range(len(names) + 1):
         logs = tested.predict(names[:i], logs)
-    return ordered, logs
+    return logs
 
 
 def _added(tested: "_SplitBacktest", alone: _Logs, *, few: bool) -> tuple[tuple[str, ...], _Logs]:
@@ -265,25 +271,31 @@ def _added(tested: "_SplitBacktest", alone: _Logs, *, few: bool) -> tuple[tuple[
 class _SplitBacktest:
     """Runs in the order of their submission, each predicted from those that had ended."""
 
-    def __init__(self, ordered: Sequence[Example]) -> None:
-        self._ordered = ordered
-        self._ended = sorted(range(len(ordered)), key=lambda i: ordered[i].end_s)
+    def __init__(self, finished: Sequence[SizedRow], numbers: Collection[str] = ()) -> None:
+        self._rows = [row for row, _ in finished]
+        self._sizes: Sequence[tuple[Layout, int]] = [size for _, size in finished]
+        self._log_s = [log(row.elapsed_s) for row in self._rows]
+        self._left_out = {*numbers, ARRAY_INDEX}
+        self._ended = sorted(range(len(finished)), key=lambda i: self._rows[i].end_s or 0)
 
     @cached_property
     def names(self) -> list[str]:
         """Attributes that have several values, which come again."""
         every = dict.fromkeys(name for values in self._values for name in values)
         counts = ((name, len({values.get(name, "") for values in self._values})) for name in every)
-        return [name for name, count in counts if 1 < count <= len(self._ordered) // 2]
+        return [name for name, count in counts if 1 < count <= len(self._rows) // 2]
 
     @cached_property
     def _values(self) -> list[Mapping[str, str]]:
-        return [one.read() for one in self._ordered]
+        return [
+            {name: value for name, value in row.attributes.items() if name not in self._left_out}
+            for row in self._rows
+        ]
 
     def _of(self, names: Sequence[str]) -> list[tuple[str, ...]]:
         """Give the values of these attributes of each run."""
         if not names:
-            return [()] * len(self._ordered)
+            return [()] * len(self._rows)
         return [tuple(values.get(name, "") for name in names) for values in self._values]
 
     def predict(self, names: Sequence[str], otherwise: _Logs) -> _Logs:
@@ -293,20 +305,22 @@ class _SplitBacktest:
         there was none at all, what is said ``otherwise``.
         """
         cells: dict[Hashable, deque[float]] = defaultdict(lambda: deque(maxlen=_LAST))
-        latest: dict[tuple[str, ...], Example] = {}
+        latest: dict[tuple[str, ...], int] = {}
         logs: list[float | None] = []
         every, ended = self._of(names), deque(self._ended)
-        for one, values, other in zip(self._ordered, every, otherwise, strict=True):
-            while ended and self._ordered[ended[0]].end_s <= one.submit_s:
+        for at, (row, values) in enumerate(zip(self._rows, every, strict=True)):
+            while ended and (self._rows[ended[0]].end_s or 0) <= row.submit_s:
                 last = ended.popleft()
-                cells[every[last], self._ordered[last].size].append(self._ordered[last].log_s)
-                latest[every[last]] = self._ordered[last]
-            if cell := cells.get((values, one.size)):
+                cells[every[last], self._sizes[last]].append(self._log_s[last])
+                latest[every[last]] = last
+            size = self._sizes[at]
+            if cell := cells.get((values, size)):
                 logs.append(median(cell))
-            elif like := latest.get(values):
-                logs.append(like.log_s + SLOPE * math.log(one.nodes / like.nodes))
+            elif (like := latest.get(values)) is not None:
+                ratio = log(size[1] / self._sizes[like][1])
+                logs.append(self._log_s[like] + SLOPE * ratio)
             else:
-                logs.append(other)
+                logs.append(otherwise[at])
         return logs
 
     def explains(self, chosen: Sequence[str], name: str, *, sure: bool) -> bool:
@@ -318,17 +332,17 @@ class _SplitBacktest:
         of Experiments*, 1935) within sizes and what is split already.  If the gain is not
         significant, values have to alternate: otherwise a change over time looks the same.
         """
-        if len(self._ordered) >= FEW:
+        if len(self._rows) >= FEW:
             return sure
         codes = np.unique([v[0] for v in self._of((name,))], return_inverse=True)[1]
         groups = int(codes.max()) + 1
         if not sure and np.count_nonzero(np.diff(codes)) < 2 * groups:
             return False
-        keys = [(v, one.size) for v, one in zip(self._of(chosen), self._ordered, strict=True)]
+        keys = list(zip(self._of(chosen), self._sizes, strict=True))
         cells: dict[Hashable, list[float]] = defaultdict(list)
-        for key, one in zip(keys, self._ordered, strict=True):
-            cells[key].append(one.log_s)
-        off = [one.log_s - fmean(cells[key]) for key, one in zip(keys, self._ordered, strict=True)]
+        for key, log_s in zip(keys, self._log_s, strict=True):
+            cells[key].append(log_s)
+        off = [log_s - fmean(cells[key]) for key, log_s in zip(keys, self._log_s, strict=True)]
         shuffled = np.random.default_rng(0).permuted(np.tile(codes, (_SHUFFLES, 1)), axis=1)
         of_value = np.vstack((codes, shuffled))[:, :, None] == np.arange(groups)
         sums = np.einsum("ijk,j->ik", of_value, np.array(off))
@@ -347,7 +361,7 @@ class _SplitBacktest:
 
     def _accuracies(self, logs: _Logs) -> dict[int, float]:
         return {
-            i: math.exp(-abs(log_s - one.log_s))
-            for i, (log_s, one) in enumerate(zip(logs, self._ordered, strict=True))
+            i: math.exp(-abs(log_s - own))
+            for i, (log_s, own) in enumerate(zip(logs, self._log_s, strict=True))
             if log_s is not None
         }

@@ -13,9 +13,11 @@ from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import limit_reached
 from predictor.tables.settings import TableSettings
-from predictor.tables.split import Example, choose
+from predictor.tables.split import Axis, choose
 from predictor.types import Verdict
 from sacct_ingest.records import JobState, KeyLevel
+from sacct_ingest.runs.layout import Unit
+from sacct_ingest.runs.submission import Said, Submission
 from tests.predictor.rows import row as one_run
 from tests.predictor.rows import submitted
 from tests.predictor.tables.test_parts import row
@@ -24,8 +26,13 @@ SEEDS = range(12)
 
 
 def example(number, log_s, values, *, nodes=4):
-    at_s = 1e6 * number
-    return Example(nodes, nodes, log_s, at_s, at_s + math.exp(log_s), partial(dict, values))
+    at_s, time_s = 10**6 * number, math.exp(log_s)
+    ran = {"submit_s": at_s, "end_s": at_s + time_s, "submission": Submission(said=Said(values))}
+    return replace(one_run(nodes, time_s), **ran)
+
+
+def chosen(runs, before=(), **how):
+    return choose(Axis(Unit.NODES, {}).last_finished(runs), before, **how)
 
 
 def mixed(seed, runs=40):
@@ -42,7 +49,7 @@ def mixed(seed, runs=40):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_explains_run_times_is_chosen_and_nothing_else(seed):
-    assert choose(mixed(seed)) == ("in",)
+    assert chosen(mixed(seed)) == ("in",)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -53,7 +60,7 @@ def test_an_attribute_that_explains_nothing_is_not_chosen(seed):
     for i in range(40):
         values = {"seed": str(i), "debug": rng.choice("01"), "x": rng.choice("abcd")}
         wild.append(example(i, rng.gauss(5, 1), values))
-    assert choose(wild) == ()
+    assert chosen(wild) == ()
 
 
 @pytest.mark.parametrize("off", [0.03, 0.09])
@@ -64,7 +71,7 @@ def test_one_problem_is_not_split(off):
     for i in range(60):
         given = rng.choice("ab")
         runs.append(example(i, 5 + off * (given == "b") + rng.gauss(0, 0.005), {"in": given}))
-    assert choose(runs) == ()
+    assert chosen(runs) == ()
 
 
 def twelve(seed, *, shuffled=False, labels=None):
@@ -80,14 +87,14 @@ def twelve(seed, *, shuffled=False, labels=None):
 
 def test_twelve_runs_are_enough_to_tell_two_inputs_apart():
     """With shuffled labels there is at most one false split in a hundred histories."""
-    assert sum(choose(twelve(seed)) == ("INPUT",) for seed in range(100)) >= 90
-    assert sum(choose(twelve(seed, shuffled=True)) != () for seed in range(100)) <= 1
-    alone = [choose(twelve(seed), few=False) for seed in range(100)]
+    assert sum(chosen(twelve(seed)) == ("INPUT",) for seed in range(100)) >= 90
+    assert sum(chosen(twelve(seed, shuffled=True)) != () for seed in range(100)) <= 1
+    alone = [chosen(twelve(seed), few=False) for seed in range(100)]
     assert alone.count(("INPUT",)) < 75
 
 
 def test_an_input_that_came_and_went_may_be_the_time():
-    assert choose(twelve(1, labels=["a"] * 6 + ["b"] * 6)) == ()
+    assert chosen(twelve(1, labels=["a"] * 6 + ["b"] * 6)) == ()
 
 
 def test_inputs_of_twelve_submissions_by_export_have_a_table_each():
@@ -106,29 +113,30 @@ def test_two_attributes_that_both_matter_are_chosen():
         a, b = rng.choice("12"), rng.choice("xy")
         log_s = 4 + 1.5 * (a == "2") + 0.8 * (b == "y") + rng.gauss(0, 0.05)
         runs.append(example(i, log_s, {"a": a, "b": b, "c": rng.choice("pq")}))
-    assert choose(runs) == ("a", "b")
+    assert chosen(runs) == ("a", "b")
 
 
 def test_a_split_stays_where_another_is_as_good():
     """Two attributes that say the same: the one of the last fit goes on."""
     runs = [
-        replace(one, read=partial(dict, {"alias": one.read()["in"], "in": one.read()["in"]}))
+        replace(one, submission=Submission(said=Said({"alias": given, "in": given})))
         for one in mixed(1)
+        for given in [one.attributes["in"]]
     ]
-    assert choose(runs) == ("alias",)
-    assert choose(runs, before=("in",)) == ("in",)
+    assert chosen(runs) == ("alias",)
+    assert chosen(runs, before=("in",)) == ("in",)
 
 
 def test_a_split_that_explains_nothing_any_more_goes():
     rng = random.Random(5)
     same = [example(i, 5 + rng.gauss(0, 0.02), {"in": rng.choice("ab")}) for i in range(40)]
-    assert choose(same, before=("in",)) == ()
+    assert chosen(same, before=("in",)) == ()
 
 
 def test_only_what_had_ended_explains():
     """Jobs that were submitted together tell nothing of each other."""
     together = [replace(one, submit_s=0.0, end_s=1e9) for one in mixed(1)]
-    assert choose(together) == ()
+    assert chosen(together) == ()
 
 
 def rows(seed, *, named=True, runs=48):
