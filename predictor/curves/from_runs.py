@@ -267,12 +267,12 @@ def build(runs: Iterable[Run], settings: "CurveSettings | None" = None) -> Curve
     twice, and where the level of run times changed only those since (see
     :mod:`predictor.curves.from_runs`).
 
-    runs: finished runs and runs that were cut off; runs without nodes or time are ignored.
+    runs: finished runs and runs that were cut off.
     """
     chosen = settings or CurveSettings()
     points, censored = [], []
-    usable = [run for run in runs if run.nodes > 0 and run.elapsed_s > 0]
-    level, drift = follow(usable)
+    every = list(runs)
+    level, drift = follow(every)
     for nodes, group in sorted(_by_nodes(level).items()):
         inliers = _without_outliers(_latest(group, chosen), chosen)
         newest = inliers[-chosen.newest :] if len(inliers) > chosen.newest else []
@@ -285,7 +285,7 @@ def build(runs: Iterable[Run], settings: "CurveSettings | None" = None) -> Curve
             finished = sum(not run.censored for run in inliers)
             points.append(Point(nodes, median, finished, _spread(inliers)))
     # Also from before the level changed: it may change again.
-    recent = (_latest(group, chosen) for _, group in sorted(_by_nodes(usable).items()))
+    recent = (_latest(group, chosen) for _, group in sorted(_by_nodes(every).items()))
     surprises = tuple(chain.from_iterable(map(_surprises, recent)))
     return Curve(tuple(points), tuple(censored), chosen.resolution_s, drift, surprises)
 

@@ -6,8 +6,8 @@ one by the record, and take the interval from the distribution that the record m
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
+from collections.abc import Sequence
+from operator import attrgetter
 from statistics import median
 
 from msgspec import structs
@@ -16,16 +16,7 @@ from predictor.curves.from_runs import build
 from predictor.level import record as records
 from predictor.level.calibration import BacktestSettings, Calibrator, JudgedPrediction
 from predictor.level.distribution import WINDOW
-from predictor.level.experts import (
-    AROUND,
-    MIXED,
-    Around,
-    CurveAt,
-    Experts,
-    Guesses,
-    PastRun,
-    RunRequest,
-)
+from predictor.level.experts import AROUND, MIXED, Around, CurveAt, Experts, Guesses, RunRequest
 from predictor.models import base
 from predictor.types import Recorded, Run
 
@@ -43,8 +34,8 @@ class ExpertPanel:
         self, runs: Sequence[Run], around: Around = (), *, same: bool, curve: CurveAt | None = None
     ) -> None:
         ordered, self.same = in_order(runs), same
-        past = list(_past([run for run in ordered if not run.censored][-WINDOW:]))
-        self._latest = {run.asked.nodes: run.asked.limit_s for run in past}
+        past = [run for run in ordered if not run.censored][-WINDOW:]
+        self._latest = {run.nodes: run.limit_s or math.inf for run in past}
         self._experts = Experts(past, curve, around, same=same)
         self._guesses: dict[tuple[int, float], Guesses] = {}
 
@@ -150,8 +141,8 @@ class _Backtest:
         self.entries = entries
         self._ordered, self._pooled, self._settings, self._same = ordered, pooled, settings, same
         self._ends = [run.end_s for run in ordered]
-        self._finished = [run.end_s for run in ordered if not run.censored]
-        self._past = list(_past(ordered))
+        self._past = [run for run in ordered if not run.censored]
+        self._finished = [run.end_s for run in self._past]
 
     def curve_at(self, at_s: float, nodes: Sequence[int]) -> CurveAt | None:
         """Give the curve through the runs that had ended by then."""
@@ -170,7 +161,7 @@ class _Backtest:
         limit = run.limit_s or math.inf
         settings = self._settings
         asked = RunRequest(run.nodes, limit)
-        before = bisect_right(settings.around, run.submitted_s, key=itemgetter(0))
+        before = bisect_right(settings.around, run.submitted_s, key=attrgetter("end_s"))
         experts = Experts(past, curve, settings.around[:before], same=self._same)
         guesses = experts.ask(asked)
         entries = [one for one in self.entries if one.end_s <= run.submitted_s]
@@ -221,14 +212,7 @@ def _entry(
 
 def around_of(runs: Sequence[Run]) -> Around:
     """Give the last of a user's runs as an identity with fewer than `AROUND` looks at them."""
-    ended = [run for run in in_order(runs) if not run.censored][-AROUND:]
-    return tuple(zip((run.end_s for run in ended), _past(ended), strict=True))
-
-
-def _past(runs: Iterable[Run]) -> Iterator[PastRun]:
-    for run in runs:
-        if not run.censored:
-            yield PastRun(RunRequest(run.nodes, run.limit_s or math.inf), run.elapsed_s)
+    return tuple(run for run in in_order(runs) if not run.censored)[-AROUND:]
 
 
 def curve_of(

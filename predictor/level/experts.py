@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from predictor.checks import need_nodes, need_positive
 from predictor.level.distribution import WINDOW, Samples, samples
+from predictor.types import Run
 
 #: Doublings between a limit and none, and the most that count between two limits.
 _FARTHEST = 9.0
@@ -46,17 +47,6 @@ class RunRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class PastRun:
-    """One finished run of the same kind."""
-
-    asked: RunRequest
-    elapsed_s: float
-
-    def __post_init__(self) -> None:
-        need_positive("run time in seconds", self.elapsed_s)
-
-
-@dataclass(frozen=True, slots=True)
 class SimilarSettings:
     """Factors of likeness, the power with which memory fades, and how many runs it holds.
 
@@ -73,12 +63,12 @@ class SimilarSettings:
 
 
 def typical(
-    request: RunRequest, past: Sequence[PastRun], settings: SimilarSettings | None = None
+    request: RunRequest, past: Sequence[Run], settings: SimilarSettings | None = None
 ) -> float:
     """Run time in seconds with the highest expected accuracy min(p, a) / max(p, a).
 
-    ``past`` (the newest run last) is weighed for ``request``.  Between two possible run times the
-    expectation is convex in p, so one of them is best.
+    ``past`` (finished runs, the newest last) is weighed for ``request``.  Between two possible run
+    times the expectation is convex in p, so one of them is best.
 
     Raises ValueError: there is no past.
     """
@@ -96,16 +86,16 @@ def typical(
 
 
 def _weighed(
-    request: RunRequest, past: Sequence[PastRun], settings: SimilarSettings
+    request: RunRequest, past: Sequence[Run], settings: SimilarSettings
 ) -> Iterator[tuple[float, float]]:
     """Run time, capped at the limit, and weight of each run."""
     longest = request.limit_s
     factors: dict[tuple[int, float], float] = {}
     for run, age in zip(reversed(past), _ages(settings.fading, settings.window), strict=False):
-        asked = run.asked.nodes, run.asked.limit_s
+        asked = run.nodes, run.limit_s
         if asked not in factors:
-            nodes = abs(log2(run.asked.nodes / request.nodes))
-            limit = _doublings(request.limit_s, run.asked.limit_s)
+            nodes = abs(log2(run.nodes / request.nodes))
+            limit = _doublings(request.limit_s, run.limit_s or inf)
             factors[asked] = (settings.nodes if nodes == 0 else settings.nodes_doubled**nodes) * (
                 settings.limit if limit == 0 else settings.limit_doubled**limit
             )
@@ -150,9 +140,9 @@ _Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 AROUND = 60
 
 
-#: Last runs of the same user, of whatever application, after their ends, which rise: an identity
-#: with few runs leans on them.
-Around = tuple[tuple[float, PastRun], ...]
+#: Last finished runs of the same user, of whatever application, as they ended: an identity with few
+#: runs leans on them.
+Around = tuple[Run, ...]
 #: How runs are alike: for those of one problem node counts matter most.
 _MANY, _SAME = SimilarSettings(), SimilarSettings(1000.0, 10.0, limit_doubled=1.0, fading=0.7)
 #: Powers with which memory fades for those who look at recent runs, of many problems and of one.
@@ -173,30 +163,30 @@ class Guesses:
 class Experts:
     """All experts, with their data of one identity at one moment.
 
-    past: runs that had ended, the newest last; at least one.
+    past: runs that had finished, the newest last; at least one.
     curve: the curve through them; None: there is none.
     around: runs of the same user.
     same: they are taken to be one application on one problem.
     """
 
     def __init__(
-        self, past: Sequence[PastRun], curve: CurveAt | None, around: Around = (), *, same: bool
+        self, past: Sequence[Run], curve: CurveAt | None, around: Around = (), *, same: bool
     ) -> None:
         self._past, self._curve, self._same = past, curve, same
         self._own = _arrays(past[-WINDOW:])
         self._over = _over_limit(self._own)
         # Who has many runs of this application needs no others.
         few = around and len(past) < AROUND
-        self._around = _arrays([run for _, run in around]) if few else None
+        self._around = _arrays(around) if few else None
         self._times: dict[int, list[float]] = {}
         for run in past:
-            self._times.setdefault(run.asked.nodes, []).append(run.elapsed_s)
+            self._times.setdefault(run.nodes, []).append(run.elapsed_s)
         self._alike = _SAME if same else _MANY
         fading = _LATELY_SAME if same else _LATELY_MANY
         self._lately = replace(self._alike, fading=fading)
         last = past[-_LEVEL:]
         self._level = (
-            median(math.log(run.elapsed_s) - curve(run.asked.nodes)[0] for run in last)
+            median(math.log(run.elapsed_s) - curve(run.nodes)[0] for run in last)
             if curve is not None
             else 0.0
         )
@@ -242,11 +232,15 @@ class Experts:
         past = self._past
         if self._same and not here:
             past = [
-                PastRun(run.asked, run.elapsed_s * (asked.nodes / run.asked.nodes) ** SLOPE)
+                replace(run, elapsed_s=run.elapsed_s * (asked.nodes / run.nodes) ** SLOPE)
                 for run in past
             ]
         recent = here[-5:] or [past[-1].elapsed_s]
-        like = (run.elapsed_s for run in reversed(past) if run.asked == asked)
+        like = (
+            run.elapsed_s
+            for run in reversed(past)
+            if (run.nodes, run.limit_s or inf) == (asked.nodes, asked.limit_s)
+        )
         times = (
             typical(asked, past, self._alike),
             typical(asked, past, self._lately),
@@ -256,12 +250,12 @@ class Experts:
         return tuple(map(math.log, times))
 
 
-def _arrays(past: Sequence[PastRun]) -> _Arrays:
+def _arrays(past: Sequence[Run]) -> _Arrays:
     """Log run time, node count and limit of runs."""
     return (
         np.log([run.elapsed_s for run in past]),
-        np.array([run.asked.nodes for run in past]),
-        np.array([run.asked.limit_s for run in past]),
+        np.array([run.nodes for run in past]),
+        np.array([run.limit_s or inf for run in past]),
     )
 
 

@@ -16,7 +16,7 @@ from predictor.forecasts.forecasters import Bank, Criterion, Forecast, forecast_
 from predictor.forecasts.transfer_time import AdRM, RawBandwidth, Throughput
 from predictor.level.backtest import ExpertPanel, NextRun, replay
 from predictor.level.calibration import BacktestSettings, Calibrator
-from predictor.level.experts import PastRun, RunRequest
+from predictor.level.experts import RunRequest
 from predictor.level.record import FEW, PooledErrors, Record, RecordEntry, pooled_errors
 from predictor.models import base
 from predictor.models.adept import Adept
@@ -258,9 +258,8 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         None, {"shapes": draw(ShapePrior(shapes=8)), "ratios": np.array([1.0, 2.0])},
     ),
     "level.experts.RunRequest": (None, {"nodes": 4, "limit_s": 60.0}),
-    "level.experts.PastRun": (None, {"asked": RunRequest(4, 60.0), "elapsed_s": 10.0}),
     "level.experts.typical": (
-        None, {"request": RunRequest(4, 60.0), "past": [PastRun(RunRequest(4, 60.0), 10.0)] * 3},
+        None, {"request": RunRequest(4, 60.0), "past": ROWS[:3]},
     ),
     "curves.reliability.belongs": (None, {"family": "powers of two", "nodes": 8}),
     "table.at": (None, {"table": TABLE, "nodes": 3}),

@@ -23,7 +23,7 @@ from predictor import Curve, Point, Run
 from predictor.curves.reliability import Prior, ReliabilitySettings, around, measure
 from predictor.forecasts.transfer_time import transfer_time
 from predictor.level.calibration import BacktestSettings, Calibrator
-from predictor.level.experts import PastRun, RunRequest, typical
+from predictor.level.experts import RunRequest, typical
 from predictor.level.record import PooledErrors, Record
 from predictor.models import base
 from predictor.models.adept import Adept
@@ -189,8 +189,10 @@ ROWS = [
     (POSITIVE, lambda v: Point(4, v), NOT_POSITIVE),
     (COUNT, lambda v: Point(v, 10.0), (0, -4, nan, inf, 2.5)),
     (FINITE, lambda v: Point(4, 10.0, *v), ((0, 0.0), (1, nan), (1, -0.1), (1, inf))),
-    (FINITE, lambda v: Run(4, v), NOT_FINITE),
+    (POSITIVE, lambda v: Run(4, v), NOT_POSITIVE),
+    (COUNT, lambda v: Run(v, 10.0), (0, -4, nan, inf, 2.5)),
     (FINITE, lambda v: Run(4, 10.0, v), NOT_FINITE),
+    (FINITE, lambda v: Run(4, 10.0, limit_s=v), (*NOT_FINITE, -1.0)),
     (RISE, lambda v: curve_of(v, [100.0 / n for n in v]), UNORDERED),
     (
         RISE,
@@ -231,7 +233,6 @@ ROWS = [
     (POSITIVE, lambda v: mape([1.0, 2.0], [1.0, v]), (0.0, -1.0)),
     (POSITIVE, lambda v: percentage_errors([1.0, 2.0], [1.0, v]), (0.0, -1.0)),
     (POSITIVE, lambda v: nmae([1.0], [v]), (0.0, -1.0)),
-    (POSITIVE, lambda v: PastRun(RunRequest(4, inf), v), NOT_POSITIVE),
     (POSITIVE, lambda v: RunRequest(4, v), (nan, -inf, 0.0, -1.0)),
     (COUNT, lambda v: RunRequest(v, inf), (0,)),
     ("no earlier run", lambda v: typical(RunRequest(4, inf), v), ([],)),

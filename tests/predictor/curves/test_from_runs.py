@@ -84,10 +84,6 @@ def test_a_curve_does_not_depend_on_the_order_of_runs(raw):
     assert build(given_) == build(given_[::-1])
 
 
-def test_runs_without_nodes_or_time_are_ignored():
-    assert build([Run(0, 10.0), Run(4, 0.0)]).points == ()
-
-
 def test_each_run_is_held_against_those_before_it_outliers_included():
     curve = build([*runs(4, 100.0, 110.0, 100.0, 300.0), *runs(8, 50.0)])
     assert curve.surprises == pytest.approx(

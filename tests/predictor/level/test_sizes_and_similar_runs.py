@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.level.experts import PastRun, RunRequest, typical
+from predictor.level.experts import RunRequest, typical
 from predictor.level.sizes import SizedRun, as_references, choose, log_factor
 from predictor.table import at, encode, for_sizes
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
+from predictor.types import Run
 from sacct_ingest.records import KeyLevel
 from slurm_plugin.decision.lookup import PredictionLookup, attributes_of
 from slurm_plugin.protocol.request_messages import Job
@@ -214,8 +215,12 @@ def test_what_was_chosen_stays_and_its_record_goes_on():
 ASKED = RunRequest(4, 3600)
 
 
+def ran(nodes, limit_s, elapsed_s):
+    return Run(nodes, elapsed_s, limit_s=limit_s)
+
+
 def test_runs_that_match_outweigh_those_that_do_not():
-    past = [PastRun(RunRequest(1, 600), 50.0)] * 20 + [PastRun(ASKED, 1000.0)]
+    past = [ran(1, 600, 50.0)] * 20 + [ran(4, 3600, 1000.0)]
     assert typical(ASKED, past) == 1000.0
     assert typical(RunRequest(1, 600), past) == 50.0
 
@@ -224,21 +229,21 @@ def test_runs_that_match_outweigh_those_that_do_not():
     "asked", [RunRequest(16, 3600), RunRequest(6, 3600), RunRequest(4, 9000), RunRequest(4, 2000)]
 )
 def test_the_nearer_of_two_runs_that_both_differ_says_more(asked):
-    near, far = PastRun(RunRequest(asked.nodes * 2, asked.limit_s * 2), 100.0), 900.0
-    older = [near, PastRun(RunRequest(asked.nodes * 2, asked.limit_s * 32), far)]
-    smaller = [near, PastRun(RunRequest(asked.nodes * 64, asked.limit_s * 2), far)]
+    near, far = ran(asked.nodes * 2, asked.limit_s * 2, 100.0), 900.0
+    older = [near, ran(asked.nodes * 2, asked.limit_s * 32, far)]
+    smaller = [near, ran(asked.nodes * 64, asked.limit_s * 2, far)]
     assert typical(asked, older) == typical(asked, smaller) == 100.0
 
 
 def test_a_run_without_a_limit_is_far_from_those_with_one():
-    free = PastRun(RunRequest(4, math.inf), 900.0)
-    past = [PastRun(RunRequest(4, 1800), 100.0), free]
+    free = Run(4, 900.0)
+    past = [ran(4, 1800, 100.0), free]
     assert typical(ASKED, past) == 100.0
     assert typical(RunRequest(4, math.inf), past) == 900.0
 
 
 def test_newer_runs_outweigh_older_ones():
-    past = [PastRun(ASKED, 100.0), PastRun(ASKED, 900.0)]
+    past = [ran(4, 3600, 100.0), ran(4, 3600, 900.0)]
     assert typical(ASKED, past) == 900.0
 
 
@@ -248,7 +253,7 @@ def test_without_a_past_nothing_is_typical():
 
 
 def test_nothing_exceeds_the_limit():
-    assert typical(ASKED, [PastRun(ASKED, 9e9)]) == 3600
+    assert typical(ASKED, [ran(4, 3600, 9e9)]) == 3600
 
 
 @given(st.lists(st.floats(1, 1e4), min_size=1, max_size=12))
@@ -259,7 +264,7 @@ def test_typical_has_the_highest_expected_accuracy(times):
         return sum(w * min(p, t) / max(p, t) for t, w in zip(times, weights, strict=True))
 
     free = RunRequest(4, math.inf)
-    best = accuracy(typical(free, [PastRun(free, t) for t in times]))
+    best = accuracy(typical(free, [Run(4, t) for t in times]))
     lowest, highest = min(times), max(times)
     tries = [lowest * (highest / lowest) ** (i / 50) for i in range(51)]
     assert best >= max(map(accuracy, tries)) - 1e-9
