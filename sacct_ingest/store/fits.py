@@ -180,6 +180,8 @@ PASTS_MADE = ("site", "pasts made")
 #: Levels of what is held by cluster: errors of estimated waits, how jobs came to the queue, and
 #: what new jobs have to expect.
 WAITS, QUEUE, OUTLOOK = "waits", "queue", "outlook"
+#: Fields of jobs that nimod leaves alone for good: limits to plan with, node counts.
+CLOSED_LIMITS, CLOSED_COUNTS = "closed_limits", "closed_counts"
 
 
 class Records(StoreTable):

@@ -13,12 +13,14 @@ from typing import TypeVar
 
 import msgspec
 
-from sacct_ingest.errors import FormatError, NimoError, SlurmError, system_errors
+from sacct_ingest.errors import ConfigError, FormatError, NimoError, SlurmError, system_errors
 from sacct_ingest.files import atomic_file
 from sacct_ingest.ingest.ended_jobs import ended_jobs
 from sacct_ingest.records import JobState
+from sacct_ingest.scripts.job_script import parse_command_line
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.store import RunRow
+from slurm_plugin.cli.sbatch_request import clusters_of
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.slurm_conf import CONFIG
@@ -104,6 +106,21 @@ def check_accounted(job_ids: Iterable[int], for_s: float) -> None:
         raise SlurmError(
             f"neither the accounting nor squeue says how the jobs ended: see 'sacct -j {jobs}'; "
             "the same command goes on from there"
+        )
+
+
+def check_here(argv: Sequence[str]) -> None:
+    """Refuse a submit line that names another cluster: queue and accounting of this one are asked.
+
+    Raises ConfigError: it names another cluster, or several.
+    """
+    script = parse_command_line(argv).script
+    text = Path(script).read_text(errors="replace") if script and Path(script).is_file() else ""
+    clusters = clusters_of({"script": text, "user_name": user_name()}, argv[1:])
+    if clusters and clusters != (slurm_config().get("ClusterName"),):
+        raise ConfigError(
+            f"--clusters={','.join(clusters)}: runs are followed on the cluster of this machine "
+            "alone; give the same command on a login node of the other one, without --clusters"
         )
 
 

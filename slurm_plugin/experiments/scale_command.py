@@ -136,6 +136,8 @@ def _follow(study: "Study", folder: Path, args: argparse.Namespace) -> str:
             file=sys.stderr,
         )
         raise
+    if not any(run.job_id for run in study.runs):
+        return why
     try:
         own_history.ask_again(load_config(args, for_user=True))
     except NimoError as error:  # the study is made, and its results are shown
@@ -212,7 +214,7 @@ def _existing(study: "Study", args: argparse.Namespace) -> str:
 def _settings(args: argparse.Namespace) -> "Settings":
     from sacct_ingest.runs.layout import Unit  # noqa: PLC0415
     from sacct_ingest.scripts.job_script import parse_command_line  # noqa: PLC0415
-    from slurm_plugin.experiments.held_jobs import overrun_s, slurm_config  # noqa: PLC0415
+    from slurm_plugin.experiments import held_jobs  # noqa: PLC0415
     from slurm_plugin.experiments.scale.study import Settings  # noqa: PLC0415
 
     script = parse_command_line(["sbatch", *args.words]).script
@@ -222,6 +224,8 @@ def _settings(args: argparse.Namespace) -> "Settings":
         raise ScriptError(f"{script}: no such file")
     if not args.counts:
         raise ConfigError("-N COUNTS is missing, such as -N 1-64")
+    held_jobs.check_here(["sbatch", *args.words])
+    config = {} if args.dry_run or args.existing else held_jobs.slurm_config()
     return Settings(
         script=script,
         words=tuple(args.words),
@@ -230,7 +234,7 @@ def _settings(args: argparse.Namespace) -> "Settings":
         most_runs=args.runs,
         budget=args.budget,
         limit_s=60 * (args.time or (_MINUTES if args.existing else _own_limit(args.words))),
-        overrun_s=0.0 if args.dry_run or args.existing else overrun_s(slurm_config()),
+        overrun_s=held_jobs.overrun_s(config) if config else 0.0,
         together=max(args.together, 1),
         weak=bool(args.weak) or any("{n}" in word for word in args.words),
         filter=args.weak,

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import ConfigError, SlurmError
+from sacct_ingest.store.fits import CLOSED_COUNTS, CLOSED_LIMITS
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.memory_and_limits import quantiles_of
@@ -33,6 +34,7 @@ from slurm_plugin.nimod.store_link import StoreLink
 from slurm_plugin.protocol.status_messages import Refused, Status
 from slurm_plugin.service.accountant import Accountant, spare_descriptors
 from slurm_plugin.service.listening import bound_socket, let_in, notify
+from slurm_plugin.slurm.operator_updates import ClosedFields
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.soft_limits import QueueHeads
 from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
@@ -88,6 +90,8 @@ class Daemon:
             how=config.snapshot,
             kill_switch=config.kill_switch,
             accountant=self._accountant,
+            closed_limits=ClosedFields(restored=False),
+            closed_counts=ClosedFields(restored=False),
         )
         self._heads = QueueHeads()
         self._outlooks = Outlooks(QueueRunTimes(lambda: self._service.tables))
@@ -97,6 +101,10 @@ class Daemon:
             publish_waits=partial(setattr, self._service, "waits"),
             publish_outlasted=self._adapt,
             wait_record=self._outlooks,
+            closed={
+                CLOSED_LIMITS: self._poller.closed_limits,
+                CLOSED_COUNTS: self._poller.closed_counts,
+            },
             clock=time.time,
             cluster=lambda: self._service.cluster.name if self._service.cluster else "",
         )

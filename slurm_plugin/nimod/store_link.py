@@ -6,7 +6,7 @@ The one module of nimod that loads SQLAlchemy.  It works in a thread that no ans
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -19,6 +19,7 @@ from sacct_ingest.store import RecordRow, RejectRow, Store
 from sacct_ingest.store.fits import OUTLOOK, QUEUE, WAITS
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol.status_messages import WaitAccuracy, judge
+from slurm_plugin.slurm.operator_updates import ClosedFields
 from slurm_plugin.wait_forecasts.forecasts import Outlooks
 
 _Item = TypeVar("_Item")
@@ -50,6 +51,8 @@ class StoreLink:
     publish_outlasted: Callable[[list[tuple[str, bool]]], None] = lambda _: None
     #: keeps what estimates of waits were off by: read from the store once, written now and then
     wait_record: Outlooks | None = None
+    #: fields of users' jobs that stay as they are, by level of their record: read once, too
+    closed: Mapping[str, ClosedFields] = field(default_factory=dict)
     clock: Callable[[], float] = time.time  #: seconds since the epoch
     pause: Callable[[], None] = lambda: time.sleep(_PAUSE_S)  #: leaves the interpreter to answers
     limit: int = 100_000  #: most decisions in memory
@@ -98,6 +101,7 @@ class StoreLink:
                 self._waits_s = now_s
                 self.publish_waits(judge(store.decisions.waits(now_s - _WAITS_OF_S, _WAITS)))
                 self.publish_outlasted(store.decisions.outlasted(now_s - _WAITS_OF_S, _WAITS))
+            self._exchange_closed(store)
             self._exchange_record(store)
         except StoreError as error:
             text = str(error)
@@ -133,6 +137,16 @@ class StoreLink:
         """Give back the connections."""
         if self._store is not None:
             self._store.close()
+
+    def _exchange_closed(self, store: Store) -> None:
+        """Read which fields of jobs an earlier nimod left alone, and write what is new in them."""
+        if not (cluster := self.cluster()):
+            return
+        for level, closed in self.closed.items():
+            if not closed.restored:
+                closed.restore(store.records.of_level(level).get(cluster, ""))
+            if (payload := closed.unsaved()) is not None:
+                store.records.put(RecordRow(level=level, key=cluster, payload=payload))
 
     def _exchange_record(self, store: Store) -> None:
         """Read the record of waits once the cluster's name is read, and write what is new in it."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from predictor.table import at, covers
 from predictor.types import PredictionTable
-from sacct_ingest.records import FROM_NOTE, DecisionRow, Start
+from sacct_ingest.records import FROM_NOTE, DecisionRow, ShownJob, Start
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store.rows import RunRow
 from slurm_plugin.decision.messages import UNHEEDED
@@ -24,19 +24,23 @@ _STATES = {
 }
 
 
-def explain(explanation: Explanation, job_id: int, *, opened_s: float | None = None) -> str:
+def explain(
+    explanation: Explanation,
+    job_id: int,
+    *,
+    opened_s: float | None = None,
+    shown: ShownJob | None = None,
+) -> str:
     """Write the explanation of a decision, one sentence a line.
 
     opened_s: when the job got its own range of node counts back, by its note; None: not so.
+    shown: the job as Slurm has it now; None: Slurm does not show it.
     Raises ValueError: there is no decision to explain.
     """
     one = explanation.decision
     if one is None:
         raise ValueError("no decision")
-    soft = ""
-    if one.soft_s is not None:
-        own = f" its {fmt.limit_text(one.limit_s)}" if one.limit_s else " its whole limit"
-        soft = f"Slurm plans with {fmt.limit_text(one.soft_s)}; the job may run{own}. "
+    soft = _soft(one, shown)
     lines = [
         _request(one, job_id),
         _recognised(one),
@@ -48,6 +52,19 @@ def explain(explanation: Explanation, job_id: int, *, opened_s: float | None = N
         _came(one, explanation.outcome),
     ]
     return "\n".join(line for line in lines if line)
+
+
+def _soft(one: DecisionRow, shown: ShownJob | None) -> str:
+    """Say which limit Slurm plans with, or planned with."""
+    if one.soft_s is None:
+        return ""
+    soft = fmt.limit_text(one.soft_s)
+    own = f" its {fmt.limit_text(one.limit_s)}" if one.limit_s else " its whole limit"
+    if shown is None:
+        return f"Slurm was to plan with {soft}; the job might run{own}. "
+    if shown.least_limit_s != one.soft_s:
+        return f"Slurm planned with {soft} at first, and does so no more; the job may run{own}. "
+    return f"Slurm plans with {soft}; the job may run{own}. "
 
 
 def explain_run(run: RunRow, table: PredictionTable | None) -> str:

@@ -4,12 +4,14 @@ Such a change takes back what NIMO itself wrote into a job, and nothing else: th
 wins.  Slurm has no compare-and-set, so it is made of a question and an update right behind it: a
 field is changed only while it has the value that it has by NIMO's doing.  Who saw it with another
 value once knows that somebody else has changed it, and leaves it alone for good; so does who has
-changed it back.
+changed it back.  What is left alone is remembered in the store: nimod may start anew.
 """
 
+import logging
 import re
+import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -17,6 +19,7 @@ from sacct_ingest.errors import SlurmError
 from sacct_ingest.text.hostlist import indexes_of
 from slurm_plugin.slurm.sources import Run
 
+_log = logging.getLogger(__name__)
 #: Characters of the job ids of one command: the kernel takes 128 KiB for one argument.
 _MOST_CHARACTERS = 60_000
 #: Characters of them that people are told: a log's line is no user's to fill.
@@ -69,11 +72,64 @@ _Key = tuple[int, str, str]
 Reader = Callable[[], Sequence[WrittenField]]
 
 
-class OperatorUpdates:
-    """Remembers which fields of which jobs NIMO may still change."""
+class ClosedFields:
+    """Fields of jobs that NIMO leaves alone for good; a thread saves them, another one looks.
 
-    def __init__(self) -> None:
-        self._open: dict[_Key, bool] = {}
+    restored: whether those of an earlier process are known; until then nothing may be changed.
+    """
+
+    def __init__(self, *, restored: bool = True) -> None:
+        self.restored = restored
+        self._lock = threading.Lock()
+        self._keys: frozenset[_Key] = frozenset()
+        self._saved = _encoded(())
+
+    def __contains__(self, key: _Key) -> bool:
+        return key in self._keys
+
+    def close(self, key: _Key) -> None:
+        """Leave a field alone from now on."""
+        with self._lock:
+            self._keys |= {key}
+
+    def keep(self, job_ids: Collection[int]) -> None:
+        """Forget fields of all jobs but these."""
+        with self._lock:
+            self._keys = frozenset(key for key in self._keys if key[0] in job_ids)
+
+    def restore(self, text: str) -> None:
+        """Add those that an earlier process saved; empty: it saved none."""
+        try:
+            saved = msgspec.json.decode(text, type=frozenset[_Key]) if text else frozenset()
+        except msgspec.MsgspecError as error:
+            _log.error("fields of jobs that are left alone cannot be read: %s", error)
+            saved = frozenset[_Key]()
+        with self._lock:
+            self._keys |= saved
+        self._saved = text
+        self.restored = True
+
+    def unsaved(self) -> str | None:
+        """Give the text to save; None: it is saved, or what was before is not known yet."""
+        text = _encoded(self._keys)
+        if not self.restored or text == self._saved:
+            return None
+        self._saved = text
+        return text
+
+
+def _encoded(keys: Iterable[_Key]) -> str:
+    return msgspec.json.encode(sorted(keys)).decode()
+
+
+class OperatorUpdates:
+    """Remembers which fields of which jobs NIMO may still change.
+
+    closed: those that it may not.
+    """
+
+    def __init__(self, closed: ClosedFields | None = None) -> None:
+        self._closed = closed or ClosedFields()
 
     def look(self, fields: Iterable[WrittenField]) -> None:
         """Take note of a view of all jobs; those that are not there any more are forgotten.
@@ -82,8 +138,7 @@ class OperatorUpdates:
         in one record nothing is noted: squeue shows the first one's value for all of them.
         """
         listed = list(fields)
-        present = {field.job_id for field in listed}
-        self._open = {key: state for key, state in self._open.items() if key[0] in present}
+        self._closed.keep({field.job_id for field in listed})
         for field in listed:
             if not shared(field.task):
                 self._note(field)
@@ -95,8 +150,8 @@ class OperatorUpdates:
         """
         if shared(field.task):
             tasks = map(str, indexes_of(field.task))
-            return any(self._open.get((field.job_id, one, field.field), True) for one in tasks)
-        return field.value == field.written and self._open.get(_key(field), True)
+            return any((field.job_id, one, field.field) not in self._closed for one in tasks)
+        return field.value == field.written and _key(field) not in self._closed
 
     def give_back(self, run: Run, read: Reader) -> Iterator[str]:
         """Give fields their users' values, and say what was done.
@@ -106,6 +161,8 @@ class OperatorUpdates:
             backfill has just looked at); such a field is tried again the next time.
         Raises SlurmError: Slurm does not answer.
         """
+        if not self._closed.restored:
+            return
         groups: dict[tuple[str, str], list[WrittenField]] = defaultdict(list)
         for field in read():
             if self._note(field):
@@ -120,7 +177,9 @@ class OperatorUpdates:
 
     def _note(self, field: WrittenField) -> bool:
         """Take note of a field; whether it may be changed."""
-        self._open[_key(field)] = may = self.may_change(field)
+        may = self.may_change(field)
+        if not may:
+            self._closed.close(_key(field))
         return may
 
 

@@ -19,7 +19,13 @@ from msgspec.structs import replace
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.text.admin_comment import Note, parse, with_note
 from slurm_plugin.slurm.cluster_state import RawJob
-from slurm_plugin.slurm.operator_updates import OperatorUpdates, WrittenField, job_and_task, shared
+from slurm_plugin.slurm.operator_updates import (
+    ClosedFields,
+    OperatorUpdates,
+    WrittenField,
+    job_and_task,
+    shared,
+)
 from slurm_plugin.slurm.sources import Run
 from slurm_plugin.slurm.startable import WAITS, waits_for_nodes
 
@@ -77,10 +83,13 @@ class PinnedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PinnedCounts:
-    """Gives jobs their ranges back; to be called with each view anew."""
+    """Gives jobs their ranges back; to be called with each view anew.
 
-    def __init__(self) -> None:
-        self._updates = OperatorUpdates()
+    closed: fields of jobs that it leaves alone.
+    """
+
+    def __init__(self, closed: ClosedFields | None = None) -> None:
+        self._updates = OperatorUpdates(closed)
         self._may_note = True
 
     def look(self, run: Run, jobs: Iterable[RawJob], now_s: float, *, off: bool) -> None:
@@ -125,12 +134,17 @@ class PinnedCounts:
                 self._note(run, one, now_s)
 
     def _note(self, run: Run, one: PinnedJob, now_s: float) -> None:
-        """Write into a job's note that it got its range back; SlurmUser and administrators may."""
-        note = replace(one.note, opened_s=round(now_s))
-        text = with_note(one.admin_comment, note)
+        """Write into a job's note that it got its range back; SlurmUser and administrators may.
+
+        The comment is read right before: others write into it, too.
+        """
         if not self._may_note:
             return
         try:
+            now = next((job for job in pinned_jobs(run, [one.job_id]) if not job.task), None)
+            if now is None or now.note != one.note:
+                return
+            text = with_note(now.admin_comment, replace(now.note, opened_s=round(now_s)))
             run(("scontrol", "update", f"jobid={one.job_id}", f"admincomment={text}"))
         except SlurmError as error:
             self._may_note = "denied" not in str(error)

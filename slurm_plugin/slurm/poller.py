@@ -16,6 +16,7 @@ from slurm_plugin.service.accountant import Accountant
 from slurm_plugin.slurm import commands, sources
 from slurm_plugin.slurm.cluster_state import Cluster, RawState
 from slurm_plugin.slurm.limits import ASSOC_MGR, ASSOC_TABLE, QOS_TABLE, LimitTables, read_limits
+from slurm_plugin.slurm.operator_updates import ClosedFields
 from slurm_plugin.slurm.pinned_counts import PinnedCounts
 from slurm_plugin.slurm.slurm_conf import CONFIG, NO_RIGHTS, SlurmConf, may_update, read_settings
 from slurm_plugin.slurm.snapshot import build
@@ -53,6 +54,9 @@ class ClusterPoller:
     #: changes what was seen before a view is made of it
     adapt: Callable[[RawState], RawState] = lambda raw: raw
     accountant: Accountant = field(default_factory=Accountant)  #: of users' texts in the view
+    #: fields of users' jobs that stay as they are, as far as an earlier nimod has left them alone
+    closed_limits: ClosedFields = field(default_factory=ClosedFields)
+    closed_counts: ClosedFields = field(default_factory=ClosedFields)
     source: Source = field(init=False)  #: who is asked
     raw: RawState = field(default_factory=RawState, init=False)  #: the last answers
     slurm_users: frozenset[int] = field(default=frozenset(), init=False)  #: who slurmctld runs as
@@ -67,8 +71,8 @@ class ClusterPoller:
             self._records = partial(commands.records, timeout_s=self.how.timeout_s)
         self._texts = ViewTexts(self.accountant)
         self._latest: Cluster | None = None
-        self._guard = LimitGuard()
-        self._pins = PinnedCounts()
+        self._guard = LimitGuard(self.closed_limits)
+        self._pins = PinnedCounts(self.closed_counts)
         self._settings: SlurmConf | None = None
         self._settings_s = self._took_s = 0.0
         self._may_update = False

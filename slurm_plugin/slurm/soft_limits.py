@@ -22,6 +22,7 @@ from sacct_ingest.text.admin_comment import Note, parse
 from sacct_ingest.text.slurm_text import parse_time_limit
 from slurm_plugin.slurm.cluster_state import RawJob, RawState
 from slurm_plugin.slurm.operator_updates import (
+    ClosedFields,
     OperatorUpdates,
     WrittenField,
     job_and_task,
@@ -174,10 +175,12 @@ class LimitGuard:
     cut stays so.
 
     To be called with each view anew: an update may be undone.
+
+    closed: fields of jobs that it leaves alone.
     """
 
-    def __init__(self) -> None:
-        self._updates = OperatorUpdates()
+    def __init__(self, closed: ClosedFields | None = None) -> None:
+        self._updates = OperatorUpdates(closed)
         self._waiting: dict[_Key, bool] = {}
         self._starts: dict[_Key, _Start] = {}
 

@@ -208,7 +208,7 @@ class QueuedStarts:
             return None
         if at_submission:
             free = job.state not in WAITS or waits_for_nodes(job.reason)
-            if job.submit_s < outlook.made_s or not free:
+            if not outlook.made_s <= job.submit_s < inf or not free:
                 return None
         # numpy takes its time to load, and no submission waits for it here.
         from slurm_plugin.wait_forecasts.simulated_queue import size_of  # noqa: PLC0415

@@ -84,6 +84,7 @@ class World:
     forecasts: bool  #: whether nimod runs the queue forward
     engine: SteppedEngine = field(default_factory=lambda: SteppedEngine(NODES))
     owners: dict[int, str] = field(default_factory=dict)
+    submitted_s: dict[int, float] = field(default_factory=dict)
     words: dict[int, Words] = field(default_factory=dict)
     never: list[RawJob] = field(default_factory=list)  #: jobs that can never start
     shown: dict[int, tuple[str, ...]] = field(default_factory=dict)  #: nodes of what runs
@@ -98,6 +99,7 @@ class World:
     def submit(self, shape: JobShape, owner: str, now_s: float, **words: str) -> int:
         number = self.engine.submit(shape, now_s)
         self.owners[number], self.words[number] = owner, words
+        self.submitted_s[number] = now_s
         return number
 
     def look(self, now_s: float) -> Cluster:
@@ -177,6 +179,7 @@ class World:
             alone=True,
             limit_s=shape.limit_s,
             user=self.owners[number],
+            submit_s=self.submitted_s[number],
         )
         return replace(made, **{**self.words[number], **fields})  # type: ignore[arg-type]
 

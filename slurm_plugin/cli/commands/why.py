@@ -74,7 +74,8 @@ def run(args: argparse.Namespace) -> int:
         print(json_text(explanation))
     else:
         opened_s = note.opened_s if note else None
-        print(wrapped(explain(explanation, args.job, opened_s=opened_s), terminal_width()))
+        text = explain(explanation, args.job, opened_s=opened_s, shown=shown)
+        print(wrapped(text, terminal_width()))
     return 0
 
 

@@ -16,6 +16,7 @@ from slurm_plugin.experiments.held_jobs import (
     WAITING,
     HeldJobs,
     check_accounted,
+    check_here,
     command,
     failure,
     find,
@@ -192,7 +193,9 @@ class SlurmJobs(HeldJobs):
         Raises SubmissionRefused: Slurm does not take such a job; SlurmError: Slurm does not answer
             at the moment.
         """
-        return int(submit(self.argv(assignment, trial)))
+        argv = self.argv(assignment, trial)
+        check_here(argv)
+        return int(submit(argv))
 
     def argv(self, assignment: Assignment, trial: Trial) -> list[str]:
         """Command line of a run."""

@@ -8,6 +8,7 @@ import pytest
 
 from predictor.table import part_key
 from predictor.types import Ending, Longest, Part, Tail, Verdict
+from sacct_ingest.records import ShownJob
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.text import admin_comment
 from slurm_plugin.config.setting_types import Mode, SoftUse, TimeUse
@@ -344,8 +345,18 @@ def test_a_job_is_planned_with_what_its_runs_take_and_held_to_its_own_limit():
     assert (row.soft_s, row.limit_s, row.given_limit_s, row.applied) == (4320, 86400, None, False)
     note = admin_comment.parse(answer.admin_comment)
     assert (note.soft_min, note.own_min, note.limit_min) == (72, DAY_MIN, None)
-    text = explain(Explanation(decision=row), 7)
+    shown = ShownJob(
+        user="", name="", work_dir="", submit_s=0, low_nodes=1, high_nodes=1, started=False,
+        limit_s=86_400, least_limit_s=4320,
+    )  # fmt: skip
+    text = explain(Explanation(decision=row), 7, shown=shown)
     assert "Slurm plans with 1.2 h; the job may run its 24 h." in text
+    text = explain(
+        Explanation(decision=row), 7, shown=dataclasses.replace(shown, least_limit_s=None)
+    )
+    assert "Slurm planned with 1.2 h at first, and does so no more" in text
+    text = explain(Explanation(decision=row), 7)
+    assert "Slurm was to plan with 1.2 h" in text
 
 
 @pytest.mark.parametrize(

@@ -312,6 +312,26 @@ def test_a_limit_in_place_of_the_scripts_is_named(
     assert (said in shown.err) if said else not shown.err
 
 
+@pytest.mark.parametrize("where", ["typed", "script", "environment"])
+def test_runs_on_another_cluster_are_refused(tmp_path, monkeypatch, capsys, where):
+    (tmp_path / "scontrol").write_text("#!/bin/sh\necho 'ClusterName = pine'\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    line = "#SBATCH -M oak\n" if where == "script" else ""
+    Path("job.sh").write_text(f"#!/bin/sh\n{line}")
+    if where == "environment":
+        monkeypatch.setenv("SBATCH_CLUSTERS", "oak")
+    typed = ["--", "-M", "oak"] if where == "typed" else []
+    ask = ["scale", "-N", "1-4", "--dry-run", *typed, "job.sh"]
+    assert main(ask) == ConfigError.exit_status
+    assert "--clusters=oak: runs are followed on the cluster of this machine" in (
+        capsys.readouterr().err
+    )
+    if where == "typed":
+        assert main(["scale", "-N", "1-4", "--dry-run", "--", "-M", "pine", "job.sh"]) == 0
+
+
 def test_a_study_whose_jobs_were_all_refused_begins_anew(tmp_path, monkeypatch, capsys):
     refused = "sbatch: error: Batch job submission failed: Requested node configuration is not"
     for name in ("scontrol", "squeue", "sacct"):
@@ -327,8 +347,7 @@ def test_a_study_whose_jobs_were_all_refused_begins_anew(tmp_path, monkeypatch, 
         shown = capsys.readouterr()
         assert "1: Requested node configuration is not available\n" in shown.err
         assert "  Requested n" in shown.out
-        # Slurm does not name the cluster; what the study found is shown all the same.
-        assert "may lack these runs for some minutes: scontrol show config" in shown.err
+        assert "may lack these runs" not in shown.err
     saved = Study(tmp_path / "job.scale" / "study.json")
     saved.save(StudyRun(number=1, count=1, why="", planned_s=0, job_id=7, state="FAILED"))
     assert main(["scale", "-N", "1-4", "job.sh"]) == ConfigError.exit_status

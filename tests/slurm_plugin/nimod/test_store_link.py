@@ -9,9 +9,11 @@ from predictor.table import encode
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
 from sacct_ingest.store import FitRow, Store
+from sacct_ingest.store.fits import CLOSED_COUNTS
 from slurm_plugin.decision.lookup import PackedTables
 from slurm_plugin.nimod.store_link import StoreLink
 from slurm_plugin.protocol.status_messages import WaitAccuracy
+from slurm_plugin.slurm.operator_updates import ClosedFields
 from tests.slurm_plugin.made import NOW, table
 
 
@@ -217,6 +219,28 @@ def test_waits_are_judged_now_and_then(url):
         link.visit()
     link.close()
     assert judged == [WaitAccuracy(), WaitAccuracy()]
+
+
+def test_what_is_left_alone_for_good_survives_a_restart(url):
+    key, names = (7, "", "numnodes"), [""]
+    for _ in range(2):
+        closed = ClosedFields(restored=False)
+        link = StoreLink(
+            url=url,
+            publish=lambda _: None,
+            cluster=lambda: names[0],
+            closed={CLOSED_COUNTS: closed},
+        )
+        link.visit()
+        assert closed.restored == bool(names[0])
+        names[0] = "pine"
+        link.visit()
+        assert closed.restored
+        seen_before = key in closed
+        closed.close(key)
+        link.visit()
+        link.close()
+    assert seen_before
 
 
 def test_a_store_in_the_place_of_another_is_read(link, url, tmp_path, published):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.slurm.operator_updates import OperatorUpdates, WrittenField
+from slurm_plugin.slurm.operator_updates import ClosedFields, OperatorUpdates, WrittenField
 
 WRITTEN, OWN = "5", "0"
 
@@ -110,6 +110,24 @@ def test_of_tasks_that_wait_in_one_record_any_may_have_what_nimo_wrote():
     assert not updates.may_change(field(4, "60", task="1-2"))
 
 
+def test_what_is_saved_is_saved_once_and_what_cannot_be_read_is_none(caplog):
+    closed = ClosedFields()
+    assert closed.unsaved() is None
+    closed.close((7, "", "timemin"))
+    text = closed.unsaved()
+    assert closed.unsaved() is None
+    other = ClosedFields(restored=False)
+    other.close((8, "1", "timemin"))
+    assert other.unsaved() is None
+    other.restore(text)
+    assert (7, "", "timemin") in other and (8, "1", "timemin") in other
+    assert other.unsaved() != text
+    other = ClosedFields(restored=False)
+    other.restore("{")
+    assert other.restored
+    assert "cannot be read" in caplog.text
+
+
 class LastWord(RuleBasedStateMachine):
     """Users, looks and NIMO's acts in any order; nimod may start anew."""
 
@@ -120,12 +138,18 @@ class LastWord(RuleBasedStateMachine):
         self.slurm, self.updates = Slurm(field(1), field(2, task="9"), field(3)), None
         self.last: dict[int, str] = {}  # each user's last word
         self.seen: set[int] = set()  # whose users were seen to have had another
+        self.text = ""
         self.start()
 
     @rule()
     def start(self):
-        self.updates = OperatorUpdates()
-        self.seen.clear()
+        """What was left alone is saved now and then, and restored at the next start."""
+        saved = self.closed.unsaved() if self.updates else ""
+        self.text = self.text if saved is None else saved
+        self.closed = ClosedFields(restored=False)
+        self.updates = OperatorUpdates(self.closed)
+        assert give_back(self.updates, self.slurm) == []
+        self.closed.restore(self.text)
 
     @rule(job=jobs, value=st.sampled_from([WRITTEN, OWN, "9"]))
     def user_updates(self, job, value):

@@ -158,6 +158,35 @@ def test_an_operator_who_may_not_write_notes_gives_ranges_back_all_the_same():
     assert sum(change.startswith("admincomment") for _, change in slurm.updates) == 1
 
 
+def test_what_others_write_into_the_comment_meanwhile_stays():
+    slurm = Slurm(7)
+
+    def run(argv):
+        answer = slurm.run(argv)
+        if argv[-1].startswith("numcpus"):
+            slurm.jobs[7]["note"] = slurm.jobs[7]["note"].replace(OTHER_WORDS, "JS1:y TOOL:z")
+        return answer
+
+    PinnedCounts().look(run, slurm.raw(), NOW + 700, off=False)
+    assert slurm.jobs[7]["note"].startswith("JS1:y TOOL:z NIMO1:")
+    assert parse(slurm.jobs[7]["note"]).opened_s == int(NOW) + 700
+
+
+def test_a_note_that_is_another_by_now_is_left_alone():
+    slurm, words = Slurm(7), []
+
+    def run(argv):
+        if argv[0] == "squeue":
+            words.append(slurm.jobs[7]["note"])
+            if len(words) == 3:  # right before the note is written
+                slurm.jobs[7]["note"] = build(replace(NOTE, decision_id="0" * 12))
+        return slurm.run(argv)
+
+    PinnedCounts().look(run, slurm.raw(), NOW + 700, off=False)
+    assert len(words) == 3
+    assert parse(slurm.jobs[7]["note"]) == replace(NOTE, decision_id="0" * 12)
+
+
 def test_a_slurm_that_does_not_answer_ends_no_look():
     def run(argv):
         raise SlurmError(f"{argv[0]}: no answer")

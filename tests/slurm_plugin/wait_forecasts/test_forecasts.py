@@ -2,6 +2,8 @@
 
 import subprocess
 from dataclasses import replace
+from math import inf
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -22,12 +24,13 @@ from predictor.waits.workload import (
 from sacct_ingest.text.admin_comment import Note, build
 from slurm_plugin.protocol.request_messages import Selection
 from slurm_plugin.protocol.status_messages import QueueOutlook
-from slurm_plugin.slurm.cluster_state import RawPartition, RawState
+from slurm_plugin.slurm.cluster_state import RawJob, RawPartition, RawState
 from slurm_plugin.slurm.limits import NodeBounds
 from slurm_plugin.slurm.node_pool import NodeShare
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import build as view
 from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
+from slurm_plugin.wait_forecasts.queued_starts import QueuedStarts
 from tests.slurm_plugin.made import stored, table
 from tests.slurm_plugin.wait_forecasts.test_simulated_queue import NOW, node, pending, running
 
@@ -479,3 +482,10 @@ def test_a_submission_looks_its_wait_up(monkeypatch):
     monkeypatch.setattr(simulation, "run_forward", fail)
     monkeypatch.setattr(WaitRecord, "estimate", fail)
     assert wait_s(cluster) == pytest.approx(100_000, rel=0.1)
+
+
+@pytest.mark.parametrize("submit_s", [inf, 99.0])
+def test_of_a_job_that_came_before_or_at_no_known_time_nothing_is_expected(submit_s):
+    starts = QueuedStarts(latest={"batch": SimpleNamespace(made_s=100.0)})
+    job = RawJob(state="PENDING", partitions=("batch",), reason="Priority", submit_s=submit_s)
+    assert starts.expected(job) is None

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -20,6 +21,7 @@ from predictor.types import Verdict
 from sacct_ingest.errors import ConfigError, FormatError, NimoError, SlurmError
 from sacct_ingest.files.atomic_file import alone
 from sacct_ingest.records import JobState, NodeProfile, StepRun
+from slurm_plugin.experiments import held_jobs
 from slurm_plugin.experiments import learn_command as words
 from slurm_plugin.experiments.held_jobs import overrun_s
 from slurm_plugin.experiments.learn.description import (
@@ -382,6 +384,15 @@ def test_where_the_counters_cannot_be_written_the_run_is_the_same(tmp_path):
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == ("hello\n", 0)
     assert own.network_share(TRIAL) is None
+
+
+def test_a_run_on_another_cluster_is_refused(monkeypatch):
+    monkeypatch.setattr(held_jobs, "slurm_config", lambda: {"ClusterName": "pine"})
+    for cluster, refused in (("oak", True), ("pine,oak", True), ("pine", False)):
+        options = Assignment(1, (f"--clusters={cluster}",), ("--wrap=true",), {}, "k")
+        argv = jobs(None).argv(options, TRIAL)
+        with pytest.raises(ConfigError, match=cluster) if refused else nullcontext():
+            held_jobs.check_here(argv)
 
 
 def test_a_job_script_and_a_share_as_given_are_left_as_they_are(tmp_path):
