@@ -36,6 +36,19 @@ def test_all_is_pinned_to_hashes(path):
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", one) for one in hashes), requirement
 
 
+def test_workflows_use_actions_by_the_hash_of_a_commit():
+    """A tag can be moved: to another's code, beside the token that publishes."""
+    used = [
+        line.partition("uses:")[2].strip()
+        for path in (stage.PROJECT / ".github" / "workflows").glob("*.yml")
+        for line in path.read_text().splitlines()
+        if "uses:" in line
+    ]
+    assert len(used) > 5
+    for one in used:
+        assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", one), one
+
+
 def needed(text, observed):
     """Add what a requirement needs on this Python, as far as it is installed here."""
     requirement = Requirement(text)
