@@ -36,7 +36,7 @@ from _submissions import (
     start_nimod,
 )
 
-from sacct_ingest.records import JobRun
+from sacct_ingest.job_run import JobRun
 from sacct_ingest.store import Store
 from tests.cluster.host import missing_programs
 from tests.cluster.nimod import Nimod, hooks_for
