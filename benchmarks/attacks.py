@@ -152,8 +152,8 @@ def one_attack(release: str | None, act: str, jobs: int) -> dict[str, Any]:
         _, alone_s = submitted(setup, jobs)
         with doing(act, nimod, setup, port, munge) as fit_s:
             decided, took_s = submitted(setup, jobs)
-            refused = status_of(nimod)
             most_mib = memory_mib(nimod, "VmHWM")
+        refused = status_of(nimod)  # whoever asks beside them may find no place in the queue
         return {
             "attack": act,
             "decided": f"{sum(decided)} of {jobs}",
