@@ -117,23 +117,31 @@ def for_request(
     else:
         job = _of_its_own_problem(table, change, asked, level, never=not known and level != asked)
     memory = own.memory if own and own.memory else job.memory
-    return _undecided(replace(job, memory=memory), change)
+    return _undecided(replace(job, memory=memory), change, level)
 
 
-def _undecided(job: types.PredictionTable, change: types.Change) -> types.PredictionTable:
-    """Table with the run that would tell, where hypotheses disagree on counts that were run."""
+def _undecided(
+    job: types.PredictionTable, change: types.Change, level: int
+) -> types.PredictionTable:
+    """Table with the run that would tell, where hypotheses disagree on counts that were run.
+
+    level: count whose runs the job is like.
+    """
+    if not change.undecided:
+        return job
     ran = [point.nodes for point in job.observed if point.nodes != job.asked]
-    doubtful = [
-        n for n in ran if tables.verdict_at(job, n) is not tables.verdict_at(job, job.asked)
-    ]
-    if not (change.undecided and doubtful):
+    doubtful = [n for n in ran if not _is_sure(_changes(change, level, n, job.asked), job)]
+    if not doubtful:
         return job
     # The cheapest: the nearest smaller count, or else the nearest larger one.
     fewer = [n for n in doubtful if n < job.asked]
     cheapest = max(fewer) if fewer else min(doubtful)
     problem = types.problem("undecided", cheapest, where=job.unit.counted(cheapest))
     verdict = tables.worse(job.verdict, types.Verdict.DOUBTFUL)
-    return replace(job, verdict=verdict, problems=(problem, *job.problems))
+    # That no job asked for its count is said first.
+    never = [one for one in job.problems if one.name == "not_run"]
+    others = [one for one in job.problems if one.name != "not_run"]
+    return replace(job, verdict=verdict, problems=(*never, problem, *others))
 
 
 def _of_one_problem(
@@ -244,11 +252,10 @@ class _Row:
         larger: log of the offset of a problem that nobody asked this count for.
         """
         here = tables.at(table, level)
-        there, at_level = log_ratios(change, asked, (nodes, level))
-        logs = sorted(one - other for one, other in zip(there, at_level, strict=True))
+        logs = _changes(change, level, nodes, asked)
         # Where hypotheses disagree the mean is a time that neither of them expects.
         change_log = median(logs)
-        tail = round((1 - here.level) / 2 * DRAWS)
+        tail = _tail(table)
         middle = here.time_s * exp(change_log + larger)
         down = hypot(log(here.low_s / here.time_s), larger)
         up = hypot(log(here.high_s / here.time_s), larger)
@@ -266,8 +273,28 @@ class _Row:
             tuple(tails_s),
             tables.longest(table, level) * middle / here.time_s,
             starts and tables.scaled_starts(starts, nodes, middle / here.time_s),
-            logs[-1 - tail] - logs[tail] <= 2 * _SURE,
+            _is_sure(logs, table),
         )
+
+
+def _changes(change: types.Change, level: int, nodes: int, asked: int) -> list[float]:
+    """Log of T(nodes)/T(level) on each path, rising.
+
+    asked: count that paths without a reference of their own count from.
+    """
+    there, here = log_ratios(change, asked, (nodes, level))
+    return sorted(one - other for one, other in zip(there, here, strict=True))
+
+
+def _tail(table: types.PredictionTable) -> int:
+    """How many paths lie beyond each end of an interval."""
+    return round((1 - table.confidence) / 2 * DRAWS)
+
+
+def _is_sure(logs: Sequence[float], table: types.PredictionTable) -> bool:
+    """Whether nine in ten changes are within a fifth; logs: of each path, rising."""
+    tail = _tail(table)
+    return logs[-1 - tail] - logs[tail] <= 2 * _SURE
 
 
 def _tails(table: types.PredictionTable, nodes: int) -> list[float]:

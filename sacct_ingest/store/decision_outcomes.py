@@ -172,25 +172,34 @@ def _by_submission(connection: sa.Connection) -> Iterator[_Pair]:
     query = sa.select(*columns).where(*_without_run(connection), decisions.c.action != "refuse")
     query = query.order_by(decisions.c.at_s, decisions.c.decision_id)
     taken: set[int] = set()
+    left = []
     for batch in parts(connection.execute(query).all(), _BATCH):
         candidates = _candidates(connection, batch)
-        left = []
         for decision in batch:
-            then = [run for run in candidates[decision.cluster] if _same_request(decision, run)]
+            jobs = [run for run in candidates[decision.cluster] if _same_job(decision, run)]
+            then = [run for run in jobs if _same_request(decision, run)]
             if nearest := _nearest(decision, then, taken):
                 yield decision.decision_id, nearest
-            else:
-                left.append(decision)
-        # Jobs that were changed after their submission, and those whose limit Slurm shortened.
-        for decision in left:
-            if nearest := _nearest(decision, candidates[decision.cluster], taken):
-                yield decision.decision_id, nearest
+            elif jobs:
+                left.append((decision, jobs))
+    # Jobs that were changed after their submission, and those whose limit Slurm shortened, come
+    # last: theirs may also fit what another job of that second asked for.
+    changed = []
+    for decision, jobs in left:
+        then = [run for run in jobs if decision.min_nodes == decision.max_nodes == run.nodes]
+        if nearest := _nearest(decision, then, taken):
+            yield decision.decision_id, nearest
+        else:
+            changed.append((decision, jobs))
+    for decision, jobs in changed:
+        if nearest := _nearest(decision, jobs, taken):
+            yield decision.decision_id, nearest
 
 
 def _nearest(decision: sa.Row[Any], among: Iterable[sa.Row[Any]], taken: set[int]) -> int | None:
-    """Take the run of a decision's job that was submitted nearest to it."""
+    """Take the run that was submitted nearest to a decision."""
     nearest = min(
-        (run for run in among if run.id not in taken and _same_job(decision, run)),
+        (run for run in among if run.id not in taken),
         key=lambda run: (abs(run.submit_s - decision.at_s), run.job_id),
         default=None,
     )

@@ -137,13 +137,15 @@ def run_all(site, jobs):
 def is_ours(ended, made):
     """Whether NIMO chose what the job failed with: its nodes, or else its time limit.
 
-    A job that keeps its range of nodes starts on those that are free at that moment.
+    A job that keeps its range of nodes starts on those that are free at that moment, and so does
+    one that gets its range back since it did not start as planned: it has another count then.
     """
     note = parse(ended.run.admin_comment)
     decision = made.get(note.decision_id) if note else None
     if decision is None or not decision.applied:
         return False
-    chose_nodes = decision.nodes != decision.requested_nodes
+    changed = decision.nodes != decision.requested_nodes
+    chose_nodes = changed and ended.run.nodes == decision.nodes
     return chose_nodes or not ended.failure.startswith("OUT_OF_MEMORY")
 
 

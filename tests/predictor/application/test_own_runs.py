@@ -108,6 +108,17 @@ def test_a_bare_script_with_alike_times_is_undecided_and_names_the_run_that_woul
     assert counts_run(job) == (8,)
 
 
+def test_a_level_that_is_doubtful_itself_makes_no_change_decided():
+    """What jobs are changed by leans on fewer runs than what is shown: both are undecided."""
+    table = table_of(history(dict.fromkeys((4, 8, 12), 230), runs=10, line=BARE))
+    doubtful = replace(
+        table, verdict=Verdict.DOUBTFUL, verdicts=tuple(Verdict.DOUBTFUL for _ in table.nodes)
+    )
+    for one in (table, doubtful):
+        job = for_request(one, 8)
+        assert [problem.observe for problem in job.problems if problem.name == "undecided"] == [4]
+
+
 def test_problems_whose_memory_grows_with_their_nodes_are_not_one():
     table = table_of(
         history(dict.fromkeys((1, 2, 4, 8), 600.0), runs=15, line=BARE, mem_bytes=lambda _: GIB)

@@ -483,3 +483,15 @@ def test_a_job_that_was_changed_gets_what_its_neighbours_leave(store):
     store.runs.add([run(job_id=1, nodes=4), run(job_id=2, nodes=2, limit_s=60)])
     store.decisions.join_outcomes()
     assert outcomes(store) == {f"{2:012x}": 2, f"{4:012x}": 1}
+
+
+def test_a_job_whose_limit_was_changed_keeps_its_decision_beside_ranges_that_wait(store):
+    """Jobs that the accounting does not have yet asked for ranges which its count lies in."""
+    for at, (low, high) in enumerate([(2, 8), (2, 8), (3, 3), (1, 8)]):
+        asked = {"min_nodes": low, "max_nodes": high, "limit_s": 3600}
+        made = decision(decision_id=f"{at:012x}", at_s=SUBMIT_S + at / 10, **asked)
+        store.decisions.add([made])
+    store.runs.add([run(job_id=8, nodes=3, limit_s=60)])
+    store.decisions.join_outcomes()
+    linked = {name: job for name, job in outcomes(store).items() if job is not None}
+    assert linked == {f"{2:012x}": 8}
