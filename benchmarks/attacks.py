@@ -153,7 +153,7 @@ def one_attack(release: str | None, act: str, jobs: int) -> dict[str, Any]:
         with doing(act, nimod, setup, port, munge) as fit_s:
             decided, took_s = submitted(setup, jobs)
             most_mib = memory_mib(nimod, "VmHWM")
-        refused = status_of(nimod)  # whoever asks beside them may find no place in the queue
+        refused = status_of(nimod)  # during the attack the listen queue may be full
         return {
             "attack": act,
             "decided": f"{sum(decided)} of {jobs}",

@@ -1,8 +1,8 @@
 """A row of a source, as it is read; it never leaves this package.
 
-Sources make it, and the store takes it.  Whoever reads the store has the job that came of it and
-of its other rows: `sacct_ingest.store.RunRow`.  Rows come by the million: msgspec structs are made
-ten times as fast as dataclasses.
+Sources make these rows and the store writes them.  Reading the store gives stored jobs, each made
+of all rows of one job: `sacct_ingest.store.RunRow`.  Rows come by the million: msgspec structs are
+made ten times as fast as dataclasses.
 """
 
 import msgspec

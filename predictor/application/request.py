@@ -123,9 +123,11 @@ def for_request(
 def _undecided(
     job: types.PredictionTable, change: types.Change, level: int
 ) -> types.PredictionTable:
-    """Table with the run that would tell, where hypotheses disagree on counts that were run.
+    """Mark a table as undecided where the hypotheses disagree on a node count that was run.
 
-    level: count whose runs the job is like.
+    The problem names the cheapest run that decides between them.
+
+    level: node count whose runs give the job's run time.
     """
     if not change.undecided:
         return job

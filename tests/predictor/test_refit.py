@@ -381,7 +381,7 @@ def marked(store, level):
 
 
 class NoTime:
-    """Lets those go on who are named, and keeps what it is told."""
+    """A time limit that only the named users have not reached; it records the time of each fit."""
 
     def __init__(self, *users):
         self.users, self.seconds = users, dict.fromkeys(("eve", "zoe", "bob"), 0.0)

@@ -413,7 +413,10 @@ class Relay:
         return Reply(query=partial(self._ask, line, uid), taken=taken)
 
     def _ask(self, line: bytes, uid: int, done: Done) -> None:
-        """Have a request answered on the controller; it is in work until then, whoever hangs up."""
+        """Forward a request to nimod.
+
+        It counts against its user until nimod answers, also where the client has disconnected.
+        """
         account = self._names.account(uid)
         if not account.take(Resource.IN_WORK):
             done(_answer(f"{account.error(Resource.IN_WORK)}; try again in a moment"))
