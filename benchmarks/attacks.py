@@ -62,6 +62,7 @@ _OVER_LINKS = ("links", "notices")
 _BEGIN_S = 2.0  #: until they are at it
 _LOOK_S = 2.0  #: between looks at the cluster: each attack lasts some of them
 _FAT_JOBS = 1000  #: pending jobs of each attacker
+_BENCH_NODES = (1, 2, 4, 8) * 3  #: of the runs of the recorded application
 _NAMES = 10_000  #: of the jobs of the attackers together, each with a tag of its own
 _AT_MOST_S = 300.0
 
@@ -242,6 +243,7 @@ def fitting_names(nimod: Nimod, users: Sequence[str]) -> Iterator[float]:
             first = 1_000_000 + place * each
             store.runs.add(short_run(user, first + one, now_s) for one in range(each))
         store.runs.add(short_run(HONEST, 1 + one, now_s, name="solve") for one in range(20))
+        store.runs.add(runs_as_recorded(now_s))
     began_s = time.monotonic()
     argv = [sys.executable, "-m", "slurm_plugin", "fit", "--follow", "--workers", "1"]
     fit = subprocess.Popen([*argv, "--config", nimod.config], stdout=subprocess.DEVNULL)
@@ -270,6 +272,27 @@ def short_run(user: str, job_id: int, now_s: int, name: str = "") -> JobRun:
         end_s=start_s + 2,
         elapsed_s=2.0,
     )
+
+
+def runs_as_recorded(now_s: int) -> Iterator[JobRun]:
+    """Give the runs of the recorded application: a fit drops a table that has none."""
+    for number, nodes in enumerate(_BENCH_NODES):
+        elapsed_s = 60 + 3000 // nodes
+        end_s = now_s - 7200 - 4000 * number
+        yield run(
+            job_id=100 + number,
+            user="root",
+            uid=0,
+            name="bench",
+            comment="nimo:app=bench",
+            submit_line="sbatch --nodes=1-8 --time=60 bench.sh",
+            submit_s=end_s - elapsed_s - 1,
+            start_s=end_s - elapsed_s,
+            end_s=end_s,
+            elapsed_s=float(elapsed_s),
+            nodes=nodes,
+            cpus=nodes,
+        )
 
 
 @contextlib.contextmanager
