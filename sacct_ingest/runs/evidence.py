@@ -91,13 +91,14 @@ def ran_short(start: Start) -> bool:
     return 0 < (start.req_mem_bytes or 0) <= node_need(start) * start.nodes
 
 
-#: Steps that Slurm adds by itself.
-_ADDED = ("extern",)
+_FAILED = frozenset(state for state in JobState if state.failed)
+#: A step that Slurm adds by itself.
+_ADDED = "extern"
 
 
 def failed_steps(steps: Sequence[StepRun]) -> int:
-    """Count the steps that failed or were cancelled, but those that Slurm adds by itself."""
-    return sum(step.state.failed for step in steps if step.step not in _ADDED)
+    """Count the steps that failed or were cancelled, but the one that Slurm adds by itself."""
+    return len([step for step in steps if step.state in _FAILED and step.step != _ADDED])
 
 
 def node_need(start: Start) -> int:

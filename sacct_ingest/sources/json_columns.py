@@ -267,7 +267,9 @@ class RowPlan:
         values = self._values(record)
         try:
             texts = [
-                v
+                ""
+                if v is None
+                else v
                 if type(v) is str and v.isascii()
                 else str(v)
                 if type(v) is int and 0 <= v < SPECIAL

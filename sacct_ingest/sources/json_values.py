@@ -26,7 +26,11 @@ def plain(value: Any) -> str:  # noqa: PLR0911 - a table of types
     if kind is dict and "number" in value:
         if value.get("infinite"):
             return "UNLIMITED"
-        return plain(value["number"]) if value.get("set", True) else ""
+        if not value.get("set", True):
+            return ""
+        number = value["number"]
+        usual = type(number) is int and 0 <= number < SPECIAL
+        return str(number) if usual else plain(number)
     if value is None or kind is bool:
         return ""
     if kind is int or kind is float:
@@ -95,8 +99,9 @@ def tres_text(listed: Any) -> str:
     pairs = []
     for one in listed:
         if type(one) is dict and (count := plain(one.get("count"))):
-            words = (plain(one.get("type")), plain(one.get("name")))
-            pairs.append(f"{'/'.join(filter(None, words))}={count}")
+            kind, name = one.get("type"), one.get("name")
+            words = f"{plain(kind)}/{plain(name)}" if kind and name else plain(kind or name)
+            pairs.append(f"{words}={count}")
     return ",".join(pairs)
 
 

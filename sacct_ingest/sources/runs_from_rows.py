@@ -510,28 +510,29 @@ def _used(
     the largest of any step; disk bytes are the sum (what srun relays of its tasks' output counts
     there too).  The batch script is there beside the tasks on its node, each of which bears a part.
     """
-    read = written = None
+    read = written = gpu_percent = gpu_mem = None
     script = largest = 0
     for step in steps:
-        if step.tasks is not None and step.step not in SERVANTS:
+        servant = step.step in SERVANTS
+        if step.tasks is not None and not servant:
             tasks = max(tasks or 0, step.tasks)
-        if step.mem_bytes is not None and step.step in SERVANTS:
-            script = max(script, step.mem_bytes)
-        elif step.mem_bytes is not None:
-            largest = max(largest, step.mem_bytes)
+        if step.mem_bytes is not None:
+            if servant:
+                script = max(script, step.mem_bytes)
+            else:
+                largest = max(largest, step.mem_bytes)
         if step.disk_read_bytes is not None:
             read = (read or 0) + step.disk_read_bytes
         if step.disk_write_bytes is not None:
             written = (written or 0) + step.disk_write_bytes
-    part = ceil(script / max(ceil((tasks or 0) / max(nodes or 0, 1)), 1)) if largest else script
-    return (
-        tasks,
-        max(memory or 0, largest + part) or memory,
-        read,
-        written,
-        max((one.gpu_percent for one in steps if one.gpu_percent is not None), default=None),
-        max((one.gpu_mem_bytes for one in steps if one.gpu_mem_bytes is not None), default=None),
-    )
+        if step.gpu_percent is not None:
+            gpu_percent = max(gpu_percent or 0.0, step.gpu_percent)
+        if step.gpu_mem_bytes is not None:
+            gpu_mem = max(gpu_mem or 0, step.gpu_mem_bytes)
+    part = script
+    if script and largest:
+        part = ceil(script / max(ceil((tasks or 0) / max(nodes or 0, 1)), 1))
+    return tasks, max(memory or 0, largest + part) or memory, read, written, gpu_percent, gpu_mem
 
 
 #: States of jobs that ran: one without a run time says nothing.

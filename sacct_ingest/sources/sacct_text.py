@@ -106,7 +106,7 @@ def _fits(column: str, value: str) -> bool:
 
 
 #: Lines split at a time; one that is no whole record has only these looked at one by one.
-_BLOCK = 256
+_BLOCK = 32
 _BEHIND_WORD = re.compile(r"([A-Za-z0-9]+)([^A-Za-z0-9]+)(?=[A-Za-z])")
 #: Characters and lines of a record; what is longer has lost its end.
 _MAX_RECORD = 2**20

@@ -31,7 +31,7 @@ from sacct_ingest.store import counters
 from sacct_ingest.store.changes import mark_runs
 from sacct_ingest.store.decision_outcomes import JOINED, KEYS, copy_to_tasks
 from sacct_ingest.store.engine import parts, writing
-from sacct_ingest.store.jobs import PIECE_COLUMNS, link
+from sacct_ingest.store.jobs import PIECE_COLUMNS, link_new, link_stored, write
 from sacct_ingest.store.rows import Stored
 from sacct_ingest.store.schema import indexed, prose, runs, steps
 from sacct_ingest.text.admin_comment import decision_id_in
@@ -119,24 +119,12 @@ def add_packed(engine: sa.Engine, given: Sequence[PackedRuns]) -> Stored:
         counters.lock(connection, "runs")
         stored = _existing(connection, latest)
         new, changed = _sorted_out(given, latest, stored)
-        _insert(connection, given, new)
-        updates: dict[str, list[Any]] = {name: [] for name in PIECE_COLUMNS}
-        for some, positions in zip(given, changed, strict=True):
-            if positions:
-                ids = [stored[some.keys[at]][0] for at in positions]
-                run_columns, step_columns = _unpacked(some.body).only(positions).with_ids(ids)
-                names = [f"{name}_" for name in run_columns]
-                rows = zip(*run_columns.values(), strict=True)
-                mark_runs(connection, ids)
-                connection.execute(_UPDATE, [dict(zip(names, row, strict=True)) for row in rows])
-                mark_runs(connection, ids)
-                # Their note or their state may be another.
-                counters.lower(connection, JOINED, min(ids))
-                connection.execute(sa.delete(steps).where(steps.c.run_id.in_(ids)))
-                _insert_columns(connection, steps, step_columns)
-                _extend(updates, run_columns)
-        if updates["id"]:
-            link(connection, updates, new=False)
+        if any(new):
+            _insert(connection, _chosen(given, new))
+        if any(changed):
+            chosen = zip(given, changed, strict=True)
+            ids = [stored[some.keys[at]][0] for some, positions in chosen for at in positions]
+            _change(connection, _chosen(given, changed), ids)
         resized = [key for some in given for key in compress(some.keys, some.resized)]
         if resized:
             connection.execute(_MARK, [dict(zip(_MARK_KEY, key, strict=True)) for key in resized])
@@ -200,29 +188,50 @@ def _existing(connection: sa.Connection, keys: Iterable[Key]) -> dict[Key, tuple
 _EXISTING = sa.select(runs.c.id, runs.c.digest, runs.c.submit_s, runs.c.job_id)
 
 
-def _insert(
-    connection: sa.Connection, given: Sequence[PackedRuns], new: Sequence[Sequence[int]]
-) -> None:
-    if not any(new):
-        return
-    count = sum(map(len, new))
-    free = first = counters.increase(connection, "runs", count)
-    written: dict[str, list[Any]] = {name: [] for name in PIECE_COLUMNS}
-    for some, positions in zip(given, new, strict=True):
-        if positions:
-            ids = range(free, free + len(positions))
-            free = ids.stop
-            run_columns, step_columns = _unpacked(some.body).only(positions).with_ids(ids)
-            _insert_columns(connection, runs, run_columns)
-            _insert_columns(connection, steps, step_columns)
-            _extend(written, run_columns)
-    copy_to_tasks(connection, range(first, first + count))
-    link(connection, written)
+def _chosen(given: Sequence[PackedRuns], positions: Sequence[Sequence[int]]) -> RunColumns:
+    """Give the columns of the runs at these positions of each pack, all together."""
+    packs = zip(given, positions, strict=True)
+    chosen = [_unpacked(pack.body).only(at) for pack, at in packs if at]
+    return RunColumns(
+        _joined([columns.runs for columns in chosen]),
+        _joined([columns.steps for columns in chosen]),
+        list(chain.from_iterable(columns.counts for columns in chosen)),
+    )
 
 
-def _extend(columns: dict[str, list[Any]], by: Columns) -> None:
-    for name, values in columns.items():
-        values.extend(by[name])
+def _joined(given: Sequence[Columns]) -> Columns:
+    names = given[0].keys()
+    return {name: list(chain.from_iterable(columns[name] for columns in given)) for name in names}
+
+
+def _insert(connection: sa.Connection, new: RunColumns) -> None:
+    first = counters.increase(connection, "runs", len(new.counts))
+    ids = range(first, first + len(new.counts))
+    run_columns, step_columns = new.with_ids(ids)
+    links = link_new(connection, run_columns)
+    _insert_columns(connection, runs, run_columns)
+    _insert_columns(connection, steps, step_columns)
+    write(connection, links)
+    if copied := copy_to_tasks(connection, ids):
+        # Other starts of these tasks get the keys of the first one.
+        tasks = [run_id in copied for run_id in ids]
+        columns = {name: list(compress(run_columns[name], tasks)) for name in PIECE_COLUMNS}
+        link_stored(connection, columns)
+
+
+def _change(connection: sa.Connection, changed: RunColumns, ids: Sequence[int]) -> None:
+    run_columns, step_columns = changed.with_ids(ids)
+    names = [f"{name}_" for name in run_columns]
+    rows = zip(*run_columns.values(), strict=True)
+    mark_runs(connection, ids)
+    connection.execute(_UPDATE, [dict(zip(names, row, strict=True)) for row in rows])
+    mark_runs(connection, ids)
+    # Their note or their state may be another.
+    counters.lower(connection, JOINED, min(ids))
+    for some in parts(ids):
+        connection.execute(sa.delete(steps).where(steps.c.run_id.in_(some)))
+    _insert_columns(connection, steps, step_columns)
+    link_stored(connection, run_columns)
 
 
 def _update() -> Any:

@@ -265,13 +265,13 @@ def _same_request(decision: sa.Row[Any], run: sa.Row[Any]) -> bool:
     return shown_job.fits(decision, job)
 
 
-def copy_to_tasks(connection: sa.Connection, run_ids: range) -> None:
-    """Give runs that are new the keys of their array's decision, where another task has one."""
+def copy_to_tasks(connection: sa.Connection, run_ids: range) -> set[int]:
+    """Give new runs the keys of their array's decision, where another task has one; says which."""
     any_decision = sa.select(decisions.c.decision_id).limit(1)
     if connection.execute(any_decision).first() is None:
-        return  # NIMO is not switched on yet
+        return set()  # NIMO is not switched on yet
     new = runs.c.id.between(run_ids.start, run_ids.stop - 1)
-    _copy(connection, _of_arrays().where(new, runs.c.array_job_id.is_not(None)))
+    return _copy(connection, _of_arrays().where(new, runs.c.array_job_id.is_not(None)))
 
 
 def _differing() -> sa.Select[Any]:
@@ -295,13 +295,14 @@ def _of_arrays() -> sa.Select[Any]:
     return query.join(decisions, decisions.c.run_id == _first.c.id).where(_NO_NOTE)
 
 
-def _copy(connection: sa.Connection, query: sa.Select[Any]) -> None:
+def _copy(connection: sa.Connection, query: sa.Select[Any]) -> set[int]:
     values = [row._asdict() for row in connection.execute(query)]
+    ids = {row["run_"] for row in values}
     if values:
-        ids = [one["run_"] for one in values]
         mark_runs(connection, ids)
         connection.execute(_SET, values)
         mark_runs(connection, ids)
+    return ids
 
 
 #: Mark of the time before which decisions were deleted on purpose.

@@ -24,6 +24,7 @@ import sqlalchemy as sa
 
 from sacct_ingest.records import Component, JobPieces, JobState, Start
 from sacct_ingest.store.changes import mark_runs
+from sacct_ingest.store.decision_outcomes import KEYS
 from sacct_ingest.store.engine import parts
 from sacct_ingest.store.rows import total
 from sacct_ingest.store.schema import decisions, job_pieces, runs
@@ -53,16 +54,18 @@ _MEMBER = [
         *("exit_code", "exit_signal", "part_of", "pieces", "tag", "script", "line"),
     )
 ]
+#: Such a row of a run that is not stored yet.
+_Member = msgspec.defstruct("_Member", [str(column.name) for column in _MEMBER])
 _POINT = (
     sa.update(runs)
     .where(runs.c.id == sa.bindparam("id_"))
-    .values(
-        part_of=sa.bindparam("part_of_"),
-        pieces=sa.bindparam("pieces_"),
-        tag=sa.bindparam("tag_"),
-        script=sa.bindparam("script_"),
-        line=sa.bindparam("line_"),
-    )
+    .values(part_of=sa.bindparam("part_of_"), pieces=sa.bindparam("pieces_"))
+)
+#: Apart from that: keys have indexes, and hardly ever change.
+_MOVE = (
+    sa.update(runs)
+    .where(runs.c.id == sa.bindparam("id_"))
+    .values({name: sa.bindparam(f"{name}_") for name in KEYS})
 )
 _encode = msgspec.json.Encoder().encode
 #: Reads the text of `pieces`.
@@ -88,80 +91,123 @@ class _Piece(NamedTuple):
     def job(self) -> _JobId:
         return self.cluster, self.het_job_id or self.job_id
 
+    @property
+    def may_have_others(self) -> bool:
+        return self.het_job_id is not None or self.state in RESTARTED
 
-def link(
-    connection: sa.Connection, columns: Mapping[str, Sequence[Any]], *, new: bool = True
-) -> None:
-    """Find the jobs that runs are pieces of, and write down what stands for each job.
 
-    columns: `PIECE_COLUMNS` of the runs, which were just inserted or changed.
-    new: nobody has read these runs yet.  Otherwise identities of changed jobs are fitted anew.
+#: A run, the run that stands for its job (None: itself), what is written beside it, and its keys.
+_Change = tuple[Any, int | None, str | None, tuple[str, str, str]]
+
+
+class Links(NamedTuple):
+    """What is to be written of jobs of several runs once all of these are stored."""
+
+    candidates: Sequence[_Piece]  #: runs that may have others of their job beside them
+    changes: Sequence[_Change]  #: of runs that are stored already
+
+
+def link_new(connection: sa.Connection, columns: dict[str, Sequence[Any]]) -> Links:
+    """Find the jobs of runs before they are stored, so that nothing of them is changed afterwards.
+
+    columns: those of `runs`; what stands for each job is filled in.
     """
+    candidates, changes = _found(connection, columns, new=True)
+    position = {run_id: at for at, run_id in enumerate(columns["id"])}
+    linked: dict[str, list[Any]] = {name: list(columns[name]) for name in KEYS}
+    linked |= {"part_of": [None] * len(position), "pieces": [None] * len(position)}
+    stored: list[_Change] = []
+    for change in changes:
+        row, part_of, text, keys = change
+        at = position.get(row.id)
+        if at is None:
+            stored.append(change)
+            continue
+        linked["part_of"][at] = part_of
+        linked["pieces"][at] = text
+        for name, key in zip(KEYS, keys, strict=True):
+            linked[name][at] = key
+    columns |= linked
+    return Links(candidates, stored)
+
+
+def link_stored(connection: sa.Connection, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Find the jobs of runs that were changed; identities of changed jobs are fitted anew.
+
+    columns: `PIECE_COLUMNS` of the runs.
+    """
+    candidates, changes = _found(connection, columns, new=False)
+    for some in parts([piece.run_id for piece in candidates]):
+        connection.execute(sa.delete(job_pieces).where(job_pieces.c.run_id.in_(some)))
+    write(connection, Links(candidates, changes))
+
+
+def write(connection: sa.Connection, links: Links) -> None:
+    """Write what was found of runs, which are stored by now."""
+    if links.candidates:
+        rows = [
+            {"run_id": piece.run_id, "cluster": piece.cluster, "job": piece.job[1]}
+            for piece in links.candidates
+        ]
+        connection.execute(sa.insert(job_pieces), rows)
+    if not links.changes:
+        return
+    changed = [row.id for row, *_ in links.changes]
+    mark_runs(connection, changed)
+    pointers, moved = [], []
+    for row, part_of, text, keys in links.changes:
+        pointers.append({"id_": row.id, "part_of_": part_of, "pieces_": text})
+        if keys != _keys(row):
+            tag, script, line = keys
+            moved.append({"id_": row.id, "tag_": tag, "script_": script, "line_": line})
+    connection.execute(_POINT, pointers)
+    if moved:
+        connection.execute(_MOVE, moved)
+    mark_runs(connection, changed)
+    leads = {row.id: lead for row, lead, *_ in links.changes if lead is not None}
+    move_decisions(connection, leads)
+
+
+def _found(
+    connection: sa.Connection, columns: Mapping[str, Sequence[Any]], *, new: bool
+) -> tuple[list[_Piece], list[_Change]]:
+    """Give those of these runs that may have others beside them, and what changes of which run."""
     components = any(one is not None for one in columns["het_job_id"])
     restarts = not RESTARTED.isdisjoint(columns["state"])
-    if not (components or restarts) and not _known(connection, columns):
-        return
+    pieces = _known(connection, columns)
+    if not (components or restarts or pieces):
+        return [], []
     written = [_Piece(*row) for row in zip(*(columns[n] for n in PIECE_COLUMNS), strict=True)]
-    candidates = [one for one in written if one.het_job_id is not None or one.state in RESTARTED]
-    _note(connection, candidates, new=new)
-    jobs = set(_known(connection, columns))
-    members: defaultdict[_JobId, set[int]] = defaultdict(set)
-    for piece in written:
-        if piece.job in jobs:
-            members[piece.job].add(piece.run_id)
-    for run_id, job in (*_pieces_of(connection, members), *_later_starts(connection, candidates)):
-        members[job].add(run_id)
-    rows = _rows(connection, set().union(*members.values()))
+    candidates = [piece for piece in written if piece.may_have_others]
+    jobs = {piece.job for piece in candidates}.union(pieces.values())
+    positions = [at for at, piece in enumerate(written) if piece.job in jobs]
+    others = {*pieces, *_later_starts(connection, candidates)}
+    if new:
+        rows = _rows(connection, others) | _new_rows(columns, positions)
+    else:
+        rows = _rows(connection, others.union(written[at].run_id for at in positions))
     # The last start of a job may be a plain run, which only the earlier ones point to.
     rows |= _rows(connection, {row.part_of for row in rows.values() if row.part_of} - rows.keys())
-    of_job: defaultdict[_JobId, list[sa.Row[Any]]] = defaultdict(list)
+    of_job: defaultdict[_JobId, list[Any]] = defaultdict(list)
     for row in rows.values():
         of_job[row.cluster, row.het_job_id or row.job_id].append(row)
-    changes = [change for members_ in of_job.values() for change in _resolved(members_)]
-    _write(connection, changes, set(columns["id"]) if new else set())
+    return candidates, [change for members in of_job.values() for change in _resolved(members)]
 
 
-def _note(connection: sa.Connection, candidates: Sequence[_Piece], *, new: bool) -> None:
-    """Remember runs that may have others of their job beside them."""
-    if not candidates:
-        return
-    if not new:
-        for some in parts([piece.run_id for piece in candidates]):
-            connection.execute(sa.delete(job_pieces).where(job_pieces.c.run_id.in_(some)))
-    rows = [
-        {"run_id": piece.run_id, "cluster": piece.cluster, "job": piece.job[1]}
-        for piece in candidates
-    ]
-    connection.execute(sa.insert(job_pieces), rows)
-
-
-def _known(connection: sa.Connection, columns: Mapping[str, Sequence[Any]]) -> list[_JobId]:
-    """Jobs of these runs that have a row in `job_pieces`."""
+def _known(connection: sa.Connection, columns: Mapping[str, Sequence[Any]]) -> dict[int, _JobId]:
+    """Jobs of these runs that have a row in `job_pieces`, by the run of each such row."""
     ids = {*columns["job_id"], *columns["het_job_id"]} - {None}
     # Between the least and the most: a list of thousands of ids takes longer than the few rows.
-    query = sa.select(job_pieces.c.cluster, job_pieces.c.job).distinct()
-    query = query.where(
+    query = sa.select(job_pieces.c.run_id, job_pieces.c.cluster, job_pieces.c.job).where(
         job_pieces.c.cluster.in_(set(columns["cluster"])),
         job_pieces.c.job.between(min(ids), max(ids)),
     )
-    return [(row.cluster, row.job) for row in connection.execute(query) if row.job in ids]
+    return {
+        row.run_id: (row.cluster, row.job) for row in connection.execute(query) if row.job in ids
+    }
 
 
-def _pieces_of(connection: sa.Connection, jobs: Collection[_JobId]) -> Iterator[tuple[int, _JobId]]:
-    by_cluster: defaultdict[str, list[int]] = defaultdict(list)
-    for cluster, job in sorted(jobs):
-        by_cluster[cluster].append(job)
-    for cluster, ids in by_cluster.items():
-        for some in parts(ids):
-            query = sa.select(job_pieces.c.run_id, job_pieces.c.job)
-            query = query.where(job_pieces.c.cluster == cluster, job_pieces.c.job.in_(some))
-            for run_id, job in connection.execute(query):
-                yield run_id, (cluster, job)
-
-
-def _later_starts(
-    connection: sa.Connection, candidates: Sequence[_Piece]
-) -> Iterator[tuple[int, _JobId]]:
+def _later_starts(connection: sa.Connection, candidates: Sequence[_Piece]) -> Iterator[int]:
     """Find runs that were read before the start that they follow."""
     stopped: defaultdict[str, list[_Piece]] = defaultdict(list)
     for piece in candidates:
@@ -173,24 +219,26 @@ def _later_starts(
         for some in parts(sorted({piece.job_id for piece in pieces})):
             # By the unique key of runs: few of those that are stored were submitted later.
             listed = ",".join(map(str, some))
-            query = sa.select(runs.c.id, runs.c.job_id)
+            query = sa.select(runs.c.id)
             query = query.where(
                 runs.c.cluster == cluster, between, sa.text(f"job_id IN ({listed})")
             )
-            for run_id, job_id in connection.execute(query):
-                yield run_id, (cluster, job_id)
+            yield from connection.execute(query).scalars()
 
 
-def _rows(connection: sa.Connection, ids: Collection[int]) -> dict[int, sa.Row[Any]]:
-    rows: dict[int, sa.Row[Any]] = {}
+def _rows(connection: sa.Connection, ids: Collection[int]) -> dict[int, Any]:
+    rows: dict[int, Any] = {}
     for some in parts(sorted(ids)):
         for row in connection.execute(sa.select(*_MEMBER).where(runs.c.id.in_(some))):
             rows[row.id] = row
     return rows
 
 
-#: A run, the run that stands for its job (None: itself), what is written beside it, and its keys.
-_Change = tuple[sa.Row[Any], int | None, str | None, tuple[str, str, str]]
+def _new_rows(columns: Mapping[str, Sequence[Any]], positions: Iterable[int]) -> dict[int, Any]:
+    """Give the same of runs that are not stored yet."""
+    nothing = [None] * len(columns["id"])
+    values = [columns.get(column.name, nothing) for column in _MEMBER]
+    return {columns["id"][at]: _Member(*(column[at] for column in values)) for at in positions}
 
 
 def _resolved(rows: Sequence[sa.Row[Any]]) -> Iterator[_Change]:
@@ -276,27 +324,6 @@ def _start(rows: Sequence[sa.Row[Any]]) -> Start:
 
 def _component(row: sa.Row[Any]) -> Component:
     return Component(**{name: getattr(row, name) for name in Component.__struct_fields__})
-
-
-def _write(connection: sa.Connection, changes: Sequence[_Change], fresh: Collection[int]) -> None:
-    if not changes:
-        return
-    stored = [row.id for row, *_ in changes if row.id not in fresh]
-    mark_runs(connection, stored)
-    connection.execute(
-        _POINT,
-        [
-            {
-                "id_": row.id,
-                "part_of_": part_of,
-                "pieces_": text,
-                **dict(zip(("tag_", "script_", "line_"), keys, strict=True)),
-            }
-            for row, part_of, text, keys in changes
-        ],
-    )
-    mark_runs(connection, stored)
-    move_decisions(connection, {row.id: lead for row, lead, *_ in changes if lead is not None})
 
 
 def move_decisions(connection: sa.Connection, leads: dict[int, int]) -> None:

@@ -16,7 +16,7 @@ from sacct_ingest.runs.submission import RULES
 from sacct_ingest.store import counters
 from sacct_ingest.store.changes import mark_runs
 from sacct_ingest.store.engine import put, reading, writing
-from sacct_ingest.store.jobs import PIECE_COLUMNS, link
+from sacct_ingest.store.jobs import PIECE_COLUMNS, link_stored
 from sacct_ingest.store.schema import counters as counter_table
 from sacct_ingest.store.schema import runs
 
@@ -98,4 +98,4 @@ def _read(connection: sa.Connection, rows: list[sa.Row[Any]]) -> None:
     mark_runs(connection, moved)
     connection.execute(_READ, values)
     mark_runs(connection, moved)
-    link(connection, {n: [getattr(row, n) for row in rows] for n in PIECE_COLUMNS}, new=False)
+    link_stored(connection, {n: [getattr(row, n) for row in rows] for n in PIECE_COLUMNS})

@@ -30,7 +30,9 @@ from sacct_ingest.store.engine import file_of, make_engine, path_of, translated
 from sacct_ingest.store.rows import Stored
 
 #: Runs from which on there is a process: it opens the store while the next ones are read.
-BATCH = 200
+FIRST = 200
+#: Runs of each later batch at least: of small ones the statements cost as much as the rows.
+BATCH = 1000
 #: Runs that wait for the process at most; it gets them as soon as it is idle.
 MOST_WAITING = 2000
 
@@ -62,7 +64,7 @@ class RunWriter:
         """
         self._packed += pack_runs(given)
         count = sum(map(len, self._packed))
-        if count < BATCH:
+        if count < (BATCH if self._begun else FIRST):
             return
         if not self._begun:
             self._begun, self._process = True, _forked(self._engine)

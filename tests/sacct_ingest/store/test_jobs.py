@@ -154,6 +154,19 @@ def test_the_decision_of_a_submission_is_that_of_the_job_that_was_started_again(
     assert len(stored.starts) == 2
 
 
+def test_a_task_that_was_started_again_has_the_key_of_its_arrays_decision(store):
+    def task(number, **more):
+        return run(job_id=50 + number, array_job_id=50, array_task_id=number, **more)
+
+    store.decisions.add([decision(script="5c", line="11")])
+    store.runs.add([task(0)])
+    assert store.decisions.join_outcomes() == 1
+    stopped, last = task(1, state=JobState.REQUEUED), task(1, submit_s=SUBMIT_S + 200)
+    store.runs.add([stopped, last])
+    stored = {job.job_id: len(job.starts) for job in store.runs.of_key(KeyLevel.SCRIPT, "5c")}
+    assert stored == {50: 1, 51: 2}
+
+
 def test_each_component_keeps_its_decision(sqlite_store):
     first, last = Job(17, SUBMIT_S, ((100, JobState.COMPLETED),), (2, 1)).rows()
     ids = ["a" * 12, "b" * 12]

@@ -174,6 +174,7 @@ BATCHES = [
 
 @pytest.fixture
 def at_once(monkeypatch):
+    monkeypatch.setattr(module, "FIRST", 5)
     monkeypatch.setattr(module, "BATCH", 5)
     # pytest's plug-ins have threads of their own, which sleep.
     count, asleep = threading.active_count, threading.active_count() - 1
@@ -239,6 +240,21 @@ def test_a_busy_process_is_not_waited_for(store, at_once, monkeypatch):
     assert writer.stored == Stored(new=20, same=5)
     os.close(waiting)
     os.close(release)
+
+
+def test_later_batches_are_larger_than_the_first(sqlite_store, at_once, monkeypatch):
+    """Of small ones the statements would cost as much as the rows."""
+    monkeypatch.setattr(module, "BATCH", 15)
+    monkeypatch.setattr(module, "MOST_WAITING", 15)
+    with sqlite_store.writer() as writer:
+        writer.add(BATCHES[0])
+        writer.add(BATCHES[1])
+        writer.add(BATCHES[2])
+        # What came of the first one is asked for when the next one is given.
+        assert writer.stored == Stored()
+        writer.add(BATCHES[3])
+        assert writer.stored == Stored(new=5)
+    assert writer.stored == Stored(new=20)
 
 
 def test_few_batches_need_no_process(store):
@@ -328,7 +344,7 @@ HOLDER = """
 import sys, time
 from sacct_ingest.store import Store, writer as module
 from tests.sacct_ingest.store.test_writer import BATCHES
-module.BATCH = 5
+module.FIRST = module.BATCH = 5
 with Store.open(sys.argv[1]) as store, store.writer() as writer:
     writer.add(BATCHES[0])
     print(writer.pid, flush=True)
