@@ -186,6 +186,9 @@ def history(slurm):
     # Slurm would wait two minutes to start it again.
     slurm.run("scancel", str(ids["requeued"]))
     slurm.wait(*(job_id for name, job_id in ids.items() if name != "long"), accounted=True)
+    # The row of its first start may follow up to 5 s later.
+    rows = ("sacct", "-n", "-X", "-D", "-P", "--format=State", "-j", str(ids["requeued"]))
+    wait_until(lambda: "REQUEUED" in slurm.run(*rows).stdout, what="the requeued start's row")
     yield ids
     slurm.run("scancel", str(ids["long"]))
 
@@ -208,7 +211,6 @@ def test_a_real_sacct_tells_all_that_has_ended(slurm, history, sqlite_store, mon
         states.setdefault(row.job_id, set()).add(row.state)
     assert states[history["failed"]] == {JobState.FAILED}
     assert states[history["held"]] == {JobState.CANCELLED}
-    # Its second row follows up to 5 s later.
     assert JobState.REQUEUED in states[history["requeued"]]
     assert history["long"] not in states
     assert states[history["resized"]] == {JobState.RESIZING}
