@@ -7,7 +7,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from _sacct_text import sacct_text
 from msgspec.structs import replace
 
 from sacct_ingest.job_run import JobRun
@@ -15,8 +14,7 @@ from sacct_ingest.records import JobState, StepRun
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct_text import read_text
 from slurm_plugin.demo.history import applications, make_runs
-from slurm_plugin.demo.sandbox import DELIMITER
-from slurm_plugin.demo.sandbox import sacct_text as demo_text
+from slurm_plugin.demo.sandbox import DELIMITER, sacct_text
 
 END_S = 1_790_000_000
 DAYS = 30
@@ -53,7 +51,7 @@ def _jobs(rows: int) -> Iterator[JobRun]:
     """Repeat a month, each time later and with other ids, until there are enough rows."""
     rng = Random(1)
     made = make_runs(applications("ada"), end_s=END_S, rng=rng, days=DAYS)
-    month = read_text(demo_text(made), Tally())
+    month = read_text(sacct_text(made), Tally())
     odd = [one for i, run in enumerate(month) for one in _odd(i, run)]
     left = rows
     for copy in count():

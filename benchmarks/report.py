@@ -19,7 +19,6 @@ from typing import Any
 
 import _bench
 import _stores
-from _sacct_text import sacct_text
 from msgspec.structs import replace
 from store_queries import Filler
 
@@ -28,6 +27,7 @@ from sacct_ingest.records import DecisionRow, JobState
 from sacct_ingest.store import Store
 from sacct_ingest.store.engine import make_engine
 from slurm_plugin.config.settings import Config
+from slurm_plugin.demo.sandbox import sacct_text
 from slurm_plugin.evaluation.feedback import judge_applications, keep_memory
 
 MODES = ("observe", "advise", "enforce")

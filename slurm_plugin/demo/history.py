@@ -142,7 +142,10 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeJob:
-    """A job that ran on the made-up cluster, as its ``sacct`` prints it (`demo.sandbox`)."""
+    """A job that ran on the made-up cluster, as its ``sacct`` prints it (`demo.sandbox`).
+
+    Fields are named as those of the rows that `sacct_ingest` reads: benchmarks print these, too.
+    """
 
     job_id: int
     submit_s: int
@@ -155,16 +158,26 @@ class MadeJob:
     start_s: int
     end_s: int
     elapsed_s: float
-    limit_s: int
+    limit_s: int | None
     nodes: int
-    cpu_s: float
+    req_nodes: int
+    cpus: int
+    cpu_s: float | None
     node_list: str
     submit_line: str
     work_dir: str
+    cluster: str = CLUSTER
+    qos: str = "normal"
+    eligible_s: int | None = None
+    cancelled_by: str = ""
+    exit_code: int = 0
+    exit_signal: int = 0
     comment: str = ""
     admin_comment: str = ""
     array_job_id: int | None = None
     array_task_id: int | None = None
+    het_job_id: int | None = None
+    het_offset: int | None = None
     steps: tuple[StepRun, ...] = ()
 
 
@@ -212,7 +225,11 @@ def start_run(
     job = MadeJob(
         job_id=job_id,
         submit_s=submit_s,
+        eligible_s=submit_s,
         state=state,
+        cancelled_by=str(uid) if state is JobState.CANCELLED else "",
+        exit_code=int(state is JobState.FAILED),
+        exit_signal=9 if state is JobState.OUT_OF_MEMORY else 0,
         user=application.user,
         uid=uid,
         name=application.name,
@@ -223,6 +240,8 @@ def start_run(
         elapsed_s=elapsed_s,
         limit_s=application.limit_min * 60,
         nodes=nodes,
+        req_nodes=nodes,
+        cpus=nodes * CORES,
         cpu_s=round(elapsed_s * nodes * CORES * 0.93),
         node_list=node_names(chosen),
         submit_line=f"sbatch -N {nodes}{tasks} {application.command}",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from sacct_ingest.records import JobState, StepRun
+from sacct_ingest.records import StepRun
 from slurm_plugin.demo import history
 from slurm_plugin.demo.history import MadeJob
 from slurm_plugin.slurm import fields
@@ -115,18 +115,15 @@ def sacct_text(jobs: Iterable[MadeJob]) -> Iterator[str]:
 
 
 def _job_id(job: MadeJob) -> str:
-    if job.array_job_id is None:
-        return str(job.job_id)
-    return f"{job.array_job_id}_{job.array_task_id}"
+    if job.het_job_id is not None:
+        return f"{job.het_job_id}+{job.het_offset}"
+    if job.array_job_id is not None:
+        return f"{job.array_job_id}_{job.array_task_id}"
+    return str(job.job_id)
 
 
 def _state(job: MadeJob) -> str:
-    return f"CANCELLED by {job.uid}" if job.state is JobState.CANCELLED else job.state.value
-
-
-def _exit_code(job: MadeJob) -> str:
-    signal = 9 if job.state is JobState.OUT_OF_MEMORY else 0
-    return f"{int(job.state is JobState.FAILED)}:{signal}"
+    return f"CANCELLED by {job.cancelled_by}" if job.cancelled_by else job.state.value
 
 
 #: Column of sacct -> its text for a job, its text for a step of it.
@@ -134,26 +131,26 @@ _Columns = dict[str, tuple[Callable[[MadeJob], object], Callable[[MadeJob, StepR
 _COLUMNS: _Columns = {
     "JobID": (_job_id, lambda j, s: f"{_job_id(j)}.{s.step}"),
     "JobIDRaw": (lambda j: j.job_id, lambda j, s: f"{j.job_id}.{s.step}"),
-    "Cluster": (lambda _: history.CLUSTER, lambda *_: history.CLUSTER),
+    "Cluster": (lambda j: j.cluster, lambda j, _: j.cluster),
     "User": (lambda j: j.user, lambda *_: ""),
     "UID": (lambda j: j.uid, lambda *_: ""),
     "Account": (lambda j: j.account, lambda j, _: j.account),
     "Partition": (lambda j: j.partition, lambda *_: ""),
-    "QOS": (lambda _: "normal", lambda *_: ""),
+    "QOS": (lambda j: j.qos, lambda *_: ""),
     "State": (_state, lambda _, s: s.state.value),
-    "ExitCode": (_exit_code, lambda *_: "0:0"),
+    "ExitCode": (lambda j: f"{j.exit_code}:{j.exit_signal}", lambda *_: "0:0"),
     "Submit": (lambda j: j.submit_s, lambda _, s: s.start_s),
-    "Eligible": (lambda j: j.submit_s, lambda _, s: s.start_s),
+    "Eligible": (lambda j: j.eligible_s, lambda _, s: s.start_s),
     "Start": (lambda j: j.start_s, lambda _, s: s.start_s),
     "End": (lambda j: j.end_s, lambda _, s: s.end_s),
     "ElapsedRaw": (lambda j: round(j.elapsed_s), lambda _, s: round(s.elapsed_s)),
-    "TimelimitRaw": (lambda j: j.limit_s // 60, lambda *_: ""),
+    "TimelimitRaw": (lambda j: (j.limit_s or 0) // 60, lambda *_: ""),
     "NNodes": (lambda j: j.nodes, lambda _, s: s.nodes),
-    "ReqNodes": (lambda j: j.nodes, lambda *_: ""),
-    "NCPUS": (lambda j: j.nodes * history.CORES, lambda _, s: s.cpus),
+    "ReqNodes": (lambda j: j.req_nodes, lambda *_: ""),
+    "NCPUS": (lambda j: j.cpus, lambda _, s: s.cpus),
     "NTasks": (lambda _: "", lambda _, s: s.tasks),
     "NodeList": (lambda j: j.node_list, lambda j, _: j.node_list),
-    "TotalCPU": (lambda j: duration(j.cpu_s), lambda _, s: duration(s.cpu_s or 0)),
+    "TotalCPU": (lambda j: duration(j.cpu_s or 0), lambda _, s: duration(s.cpu_s or 0)),
     "MaxRSS": (lambda _: "", lambda _, s: f"{(s.mem_bytes or 0) // 1024}K"),
     "WorkDir": (lambda j: j.work_dir, lambda *_: ""),
     "SubmitLine": (lambda j: j.submit_line, lambda *_: ""),

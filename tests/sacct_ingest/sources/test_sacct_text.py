@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from benchmarks._sacct_text import sacct_text
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobState
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct_text import read_text, split_records
 from sacct_ingest.sources.saved import SavedSacct
+from slurm_plugin.demo.sandbox import sacct_text
 
 DATA = Path(__file__).parents[2] / "data"
 
