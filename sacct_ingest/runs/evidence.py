@@ -8,7 +8,7 @@ nothing of what the job takes; one that ended for lack of memory needed at least
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Protocol
+from typing import Final, Protocol
 
 from sacct_ingest.records import JobState, Says, StepRun
 
@@ -91,14 +91,15 @@ def ran_short(start: Start) -> bool:
     return 0 < (start.req_mem_bytes or 0) <= node_need(start) * start.nodes
 
 
-_FAILED = frozenset(state for state in JobState if state.failed)
+#: States of a step that failed or was cancelled.
+FAILED: Final = frozenset(state for state in JobState if state.failed)
 #: A step that Slurm adds by itself.
-_ADDED = "extern"
+ADDED_STEP: Final = "extern"
 
 
 def failed_steps(steps: Sequence[StepRun]) -> int:
     """Count the steps that failed or were cancelled, but the one that Slurm adds by itself."""
-    return len([step for step in steps if step.state in _FAILED and step.step != _ADDED])
+    return len([step for step in steps if step.state in FAILED and step.step != ADDED_STEP])
 
 
 def node_need(start: Start) -> int:

@@ -1,4 +1,4 @@
-"""Stored runs that were read by earlier rules are read anew, from the texts that are stored.
+"""Stored runs that were read by earlier rules are read anew, from the texts and steps stored.
 
 A new release may tell identities, attributes, or which rows are one job in another way: its `RULES`
 are then others.  Runs are read anew in the order of their ids, some in each transaction, and a
@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from sacct_ingest.runs.evidence import ADDED_STEP, FAILED
 from sacct_ingest.runs.reading import resolved
 from sacct_ingest.runs.submission import RULES
 from sacct_ingest.store import counters
@@ -18,12 +19,13 @@ from sacct_ingest.store.changes import mark_runs
 from sacct_ingest.store.engine import put, reading, writing
 from sacct_ingest.store.jobs import PIECE_COLUMNS, link_stored
 from sacct_ingest.store.schema import counters as counter_table
-from sacct_ingest.store.schema import runs
+from sacct_ingest.store.schema import runs, steps
 
 #: Runs of one transaction.
 BATCH: Final = 2000
 _TEXTS = ("user", "name", "comment", "submit_line", "work_dir")
-_COLUMNS = [runs.c[n] for n in (*PIECE_COLUMNS, *_TEXTS, "tag", "script", "line", "rules")]
+_READ_BEFORE = ("tag", "script", "line", "failed_steps", "rules")
+_COLUMNS = [runs.c[name] for name in (*PIECE_COLUMNS, *_TEXTS, *_READ_BEFORE)]
 _READ = (
     sa.update(runs)
     .where(runs.c.id == sa.bindparam("id_"))
@@ -31,6 +33,7 @@ _READ = (
         tag=sa.bindparam("tag_"),
         line=sa.bindparam("line_"),
         submission=sa.bindparam("submission_"),
+        failed_steps=sa.bindparam("failed_steps_"),
         rules=RULES,
     )
 )
@@ -85,17 +88,28 @@ def _read(connection: sa.Connection, rows: list[sa.Row[Any]]) -> None:
     if not rows:
         return
     values: list[dict[str, Any]] = []
-    moved: list[int] = []
+    differing: list[int] = []
+    failed_steps = _failed_steps(connection, rows[0].id, rows[-1].id)
     for row in rows:
         identity, text = resolved(*(getattr(row, name) for name in _TEXTS))
-        keys = identity.tag, identity.line
+        tag, line = identity.tag, identity.line
         # Keys of a decision stay: it saw the script.
         if row.script:
-            keys = row.tag, row.line
-        elif keys != (row.tag, row.line):
-            moved.append(row.id)
-        values.append({"id_": row.id, "tag_": keys[0], "line_": keys[1], "submission_": text})
-    mark_runs(connection, moved)
+            tag, line = row.tag, row.line
+        failed = failed_steps.get(row.id, row.failed_steps)
+        if (tag, line) != (row.tag, row.line) or (failed and not row.failed_steps):
+            differing.append(row.id)
+        keys = {"tag_": tag, "line_": line}
+        values.append({"id_": row.id, "submission_": text, "failed_steps_": failed, **keys})
+    mark_runs(connection, differing)
     connection.execute(_READ, values)
-    mark_runs(connection, moved)
+    mark_runs(connection, differing)
     link_stored(connection, {n: [getattr(row, n) for row in rows] for n in PIECE_COLUMNS})
+
+
+def _failed_steps(connection: sa.Connection, first: int, last: int) -> dict[int, int]:
+    """Count failed steps of the runs with these ids and those between, as far as steps are kept."""
+    failed = sa.and_(steps.c.state.in_(FAILED), steps.c.step != ADDED_STEP)
+    query = sa.select(steps.c.run_id, sa.func.sum(sa.case((failed, 1), else_=0)))
+    query = query.where(steps.c.run_id.between(first, last)).group_by(steps.c.run_id)
+    return {run_id: int(count) for run_id, count in connection.execute(query)}

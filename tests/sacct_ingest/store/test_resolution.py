@@ -10,7 +10,7 @@ from sacct_ingest.runs.submission import UNKNOWN
 from sacct_ingest.store import Store, resolution
 from sacct_ingest.store.engine import make_engine, writing
 from sacct_ingest.store.schema import counters, job_pieces, runs
-from tests.sacct_ingest.records import SUBMIT_S, run
+from tests.sacct_ingest.records import SUBMIT_S, run, step
 
 _RUNS = 40
 
@@ -46,8 +46,8 @@ def _forget(url):
     """Make a store as an earlier release left it, by other rules."""
     engine = make_engine(url, create=False)
     with writing(engine) as connection:
-        nothing = {"submission": None, "rules": 0, "part_of": None, "pieces": None, "line": "old"}
-        connection.execute(sa.update(runs).values(nothing))
+        unknown = dict.fromkeys(("submission", "failed_steps", "part_of", "pieces"))
+        connection.execute(sa.update(runs).values(**unknown, rules=0, line="old"))
         connection.execute(sa.delete(job_pieces))
         place = counters.c.name == resolution.counters.RULES_PLACE
         connection.execute(sa.delete(counters).where(place))
@@ -120,6 +120,16 @@ def test_runs_that_come_meanwhile_are_read_once(sqlite_store, tmp_path, monkeypa
     sqlite_store.resolve(arrive)
     assert sqlite_store.unresolved() is None
     assert all(one.submission.program for one in sqlite_store.runs.of_key(KeyLevel.USER, "ada"))
+
+
+def test_failed_steps_are_counted_of_the_steps_that_are_kept(store, store_url):
+    failed, added = step(state=JobState.FAILED), step(step="extern", state=JobState.CANCELLED)
+    store.runs.add([run(job_id=1, steps=(step(step="batch"), failed, added))])
+    store.runs.add([run(job_id=2, steps=(step(),)), run(job_id=3)])
+    _forget(store_url)
+    store.resolve()
+    counted = {one.job_id: one.failed_steps for one in store.runs.of_key(KeyLevel.USER, "ada")}
+    assert counted == {1: 1, 2: 0, 3: None}
 
 
 def test_the_keys_of_a_decision_stay(sqlite_store, tmp_path):
