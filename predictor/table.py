@@ -26,7 +26,6 @@ from predictor.types import (
     Prediction,
     PredictionTable,
     Problem,
-    SizeTerm,
     Starts,
     Verdict,
     problem,
@@ -45,9 +44,6 @@ OTHER_MODELS = "other_models"
 #: Words for a layout that counts nothing.
 _NOTHING = "no GPUs"
 _Judged = TypeVar("_Judged", PredictionTable, ByType)
-#: Standard deviation of log time for each doubling of a number beyond those that runs had, and the
-#: square of how many of them reach over all numbers where a job's is unknown.
-_DOUBLED_SD, _MISSING_SD = 0.1, 2.7
 BY_TRUST = tuple(Verdict)
 _OF_TYPE = tuple(one.name for one in fields(ByType))
 _FIELDS = tuple(one.name for one in fields(PredictionTable) if one.name != "acting")
@@ -320,62 +316,6 @@ def for_limit(table: PredictionTable, limit_s: float | None) -> PredictionTable:
     own = min(table.at_limits, key=lambda one: abs(math.log(one.limit_s / limit_s)))
     median, low = (tuple(min(t, limit_s) for t in one) for one in (own.median_s, own.low_s))
     return replace(table, median_s=median, low_s=low, high_s=own.high_s, starts=own.starts)
-
-
-def for_sizes(table: PredictionTable, numbers: Mapping[str, float]) -> PredictionTable:
-    """Table for a job with these numbers, which become its references: times go by them.
-
-    Where a number is missing or was never so small or large the interval is wider.
-    """
-    if not table.sizes:
-        return table
-    log_factor, variance = 0.0, 0.0
-    for term in table.sizes:
-        if (number := numbers.get(term.name)) is None:
-            ends = (_log_ratio(term, one) * term.exponent for one in (term.low, term.high))
-            variance += max(map(abs, ends)) ** 2 / _MISSING_SD
-            continue
-        ratio = _log_ratio(term, number)
-        beyond = max(math.log2(number / term.high), math.log2(term.low / number), 0.0)
-        log_factor += term.exponent * ratio
-        variance += (term.error * ratio) ** 2 + (_DOUBLED_SD * beyond) ** 2
-    made = _of_size(table, round(log_factor, 6), round(math.sqrt(variance), 6))
-    terms = (replace(one, reference=numbers.get(one.name, one.reference)) for one in table.sizes)
-    return replace(made, sizes=tuple(terms))
-
-
-def _log_ratio(term: SizeTerm, number: float) -> float:
-    return math.log((number + term.shift) / (term.reference + term.shift))
-
-
-@lru_cache(maxsize=_CACHED)
-def _of_size(table: PredictionTable, log_factor: float, sd: float) -> PredictionTable:
-    """Table with all times longer by a factor, and intervals wider by an uncertainty of it."""
-    factor, wider = math.exp(log_factor), NormalDist().inv_cdf(0.5 + table.confidence / 2) * sd
-
-    def scaled(times: tuple[float, ...]) -> tuple[float, ...]:
-        return tuple(round_time(factor * one) for one in times)
-
-    def widened(times: tuple[float, ...]) -> tuple[float, ...]:
-        pairs = zip(times, table.median_s, strict=True)
-        logs = ((median_s, math.log(one / median_s)) for one, median_s in pairs)
-        away = ((m, math.copysign(math.hypot(one, wider), one) if one else one) for m, one in logs)
-        return tuple(round_time(factor * m * math.exp(one)) for m, one in away)
-
-    return replace(
-        table,
-        median_s=scaled(table.median_s),
-        low_s=widened(table.low_s),
-        high_s=widened(table.high_s),
-        curve_sd=tuple(math.hypot(one, sd) for one in table.curve_sd),
-        observed=tuple(replace(p, time_s=round_time(factor * p.time_s)) for p in table.observed),
-        tails=tuple(replace(one, time_s=widened(one.time_s)) for one in table.tails),
-        longest=tuple(
-            replace(one, time_s=factor * one.time_s, cut_s=factor * one.cut_s)
-            for one in table.longest
-        ),
-        starts=tuple(scaled_starts(one, one.nodes, factor) for one in table.starts),
-    )
 
 
 @lru_cache(maxsize=_CACHED)

@@ -7,12 +7,12 @@ and later runs correct it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import exp, log
 from statistics import median
 
 from predictor.occupancy.application_model import OccupancyModel, Sample, occupancies
-from predictor.types import Part, SizeTerm
+from predictor.types import Form, Part, SizeTerm, Surface
 from sacct_ingest.runs.attributes import number_of
 from sacct_ingest.runs.layout import Layout
 from sacct_ingest.runs.submission import MEMORY, SIZE
@@ -23,15 +23,23 @@ _NAMED, _FEWEST, _RECENT, _MOST = "nimo-learn-", 6, 100, 32
 #: Ratio of run times from which on memory distinguishes tables, largest residual in medians.
 _MATTERS, _FAR = 1.05, 4.0
 _NODES, _CPUS, _MIB = "nodes", "cpus", 2.0**20
+#: Share of the run time at the least size from which on a constant counts.
+_CONSTANT = 1e-3
 _Amounts = Mapping[str, float]
 _Levels = Mapping[str, Sequence[float]]
 _LogTime = Callable[[_Amounts], float]
 
 
-def learned(
-    finished: Iterable[RunRow],
-) -> Iterator[tuple[Part, list[RunRow], tuple[SizeTerm, ...]]]:
-    """Yield each part of the runs' requests: the runs as they would be in it, the terms of size.
+@dataclass(frozen=True, slots=True)
+class SizeOfInput:
+    """What the size of the input does to a run time."""
+
+    term: SizeTerm
+    surface: Surface
+
+
+def learned(finished: Iterable[RunRow]) -> Iterator[tuple[Part, list[RunRow], SizeOfInput | None]]:
+    """Yield each part of the runs' requests: the runs as they would be in it, what its size does.
 
     Nothing where runs of `nimo learn` are few or differ in one amount alone.
 
@@ -70,7 +78,7 @@ def learned(
         values = ((MEMORY, f"{cell[MEMORY]:.0f}"),) if MEMORY in cell else ()
         rows = [_moved(row, {**given, **fixed}, log_time, off) for row, given, off in runs]
         part = Part("", Layout(cpus=round(cell.get(_CPUS, 0))), values)
-        yield part, rows, _terms(levels.get(SIZE, ()), counts, log_time)
+        yield part, rows, _of_size(levels.get(SIZE, ()), counts, log_time)
 
 
 def _requested(row: RunRow) -> dict[str, float]:
@@ -115,20 +123,30 @@ def _moved(row: RunRow, amounts: _Amounts, log_time: _LogTime, residual: float) 
     )
 
 
-def _terms(
+def _of_size(
     sizes: Sequence[float], counts: Sequence[_Amounts], log_time: _LogTime
-) -> tuple[SizeTerm, ...]:
+) -> SizeOfInput | None:
     """How run time goes by size on the middle count: a constant and a multiple, or a power."""
     if len(sizes) < 2:
-        return ()
-    low, high = sizes[0], sizes[-1]
+        return None
+    low, middle, high = sizes[0], sizes[len(sizes) // 2], sizes[-1]
     ends = [tuple(log_time({**one, SIZE: size}) for size in (low, high)) for one in counts]
     first_s, last_s = map(exp, ends[len(ends) // 2])
-    shift = 0.0
-    if last_s > 1.001 * first_s:  # else size hardly matters, and the constant has no bounds
-        shift = max((first_s * high - last_s * low) / (last_s - first_s), 0.0)
-    span = log((high + shift) / (low + shift))
+    span = log(high / low)
+    multiple_s = (last_s - first_s) / (high - low)
+    constant_s = first_s - multiple_s * low
     exponent = log(last_s / first_s) / span
-    # Other counts widen the interval.
-    error = max(abs(last - first - exponent * span) for first, last in ends) / span
-    return (SizeTerm(SIZE, exponent, error, shift, sizes[len(sizes) // 2], low, high),)
+    parts: tuple[tuple[float, ...], ...] = (
+        (log(first_s) + exponent * log(middle / low), exponent, 0.0),
+    )
+    if multiple_s > 0 and constant_s > _CONSTANT * first_s:
+        at_middle_s = multiple_s * middle
+        parts = (log(constant_s), 0.0, 0.0), (log(at_middle_s), 1.0, 0.0)
+        exponent = at_middle_s / (constant_s + at_middle_s)
+    # Other counts widen the interval: two folds as far apart.
+    error = max(abs(last - first - log(last_s / first_s)) for first, last in ends) / span
+    forms = [Form(0, 1.0, parts)]
+    for fold, away in ((1, -error), (2, error)):
+        forms.append(Form(fold, 1.0, tuple((own, by + away, power) for own, by, power in parts)))
+    term = SizeTerm(SIZE, exponent, error, middle, low, high)
+    return SizeOfInput(term, Surface((middle,), 1.0, tuple(forms)))

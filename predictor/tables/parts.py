@@ -15,18 +15,20 @@ from typing import Any
 
 from msgspec import structs
 
+from predictor.application import sizes
+from predictor.application.sizes import Family, SizedRun
+from predictor.application.surface import Slice
 from predictor.curves.from_runs import OtherSizes
-from predictor.level import sizes
 from predictor.level.record import ENOUGH, Record, built_in
-from predictor.level.sizes import SizedRun, log_factor
 from predictor.table import doubtful, part_key, verdict_at, with_acting, worse
 from predictor.tables import run_facts, split
 from predictor.tables.build import IdentityRuns, mixture, record_of, tabulate, unfinished
 from predictor.tables.learned import learned
+from predictor.tables.of_family import of_family
 from predictor.tables.of_node_types import SumsByType
 from predictor.tables.settings import TableSettings
 from predictor.tables.split import Axis, axis_of, on_axis
-from predictor.types import Change, Part, PredictionTable, SizeTerm, problem
+from predictor.types import Change, Part, PredictionTable, problem
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.attributes import LONGEST, describe, numbers_of
 from sacct_ingest.runs.evidence import ran_short
@@ -76,11 +78,12 @@ def tables_of(
     before = (records or {}).get(identity.key, Record())
     finished = run_facts.ended_runs(rows)
     axis = axis_of(finished) if level in CURVE_LEVELS else Axis(Unit.NODES, {})
-    terms, rows = ((), rows) if by_model else _sized(level, axis, finished, rows, before)
-    if terms:
+    family = None if by_model else _family(level, axis, finished, before)
+    if family is not None:
+        rows = _as_references(family, axis, rows, finished)
         finished = run_facts.ended_runs(rows)
-        axis = axis_of(finished) if level in CURVE_LEVELS else axis
-    if _names_of(terms) != _names_of_record(before):
+    sized = _names_of(family)
+    if sized != _names_of_record(before):
         # What errors were of is no more: the record begins anew.
         records, before = {}, Record()
     names: tuple[str, ...] = ()
@@ -88,11 +91,11 @@ def tables_of(
         # Attributes that distinguish the problems, but those whose numbers explain run times.
         split_before = [name for name in before.split if not name.startswith(_SIZED)]
         last = axis.last_finished(finished)
-        names = split.choose(last, split_before, numbers=_names_of(terms))
+        names = split.choose(last, split_before, numbers=sized)
     groups = _grouped(axis, finished, names)
     whole = replace(identity, rows=rows)
     had = _sizes_of(starts, axis.unit)
-    runs = _GroupedRuns(whole, axis.unit, names, groups, had, sums, terms)
+    runs = _GroupedRuns(whole, axis.unit, names, groups, had, sums, family)
     shown = _fitted(runs, settings, records or {})
     if level not in CURVE_LEVELS:  # no job is changed for what a user or a job name is like
         return shown
@@ -113,7 +116,7 @@ def _by_learning(
     """Fit what `nimo learn` ran by its model; ``made`` without such runs."""
     whole, parts, fitted = made[0], [], []
     alone = replace(settings, backtest=replace(settings.backtest, around=()))
-    for of, rows, terms in learned(run_facts.ended_runs(identity.rows)):
+    for of, rows, sized in learned(run_facts.ended_runs(identity.rows)):
         own = replace(identity, key=part_key(identity.key, _digest(of)), rows=rows)
         one, *_ = tables_of(own, alone, records=records, by_model=True)
         if one.table is None or whole.table is None:
@@ -124,7 +127,9 @@ def _by_learning(
         # The runs are in the record of the whole.
         had = _sizes_of(identity.rows, one.table.unit)
         never = tuple(n for n in _said_of(one.table) if n not in had)
-        named = {"label": label, "sizes": terms, "need": need, "never_had": never}
+        named: dict[str, Any] = {"label": label, "need": need, "never_had": never}
+        if sized is not None:
+            named |= {"sizes": (sized.term,), "surface": sized.surface}
         fitted.append(_with(replace(one, new=0), **named))
         parts.append(group)
     if whole.table is None or not fitted:
@@ -143,7 +148,7 @@ class _GroupedRuns:
     groups: Mapping[Part, Sequence[RunRow]]
     had: tuple[int, ...]  #: sizes that they had
     sums: SumsByType | None
-    terms: tuple[SizeTerm, ...]  #: numbers that run times went by: they are those of a reference
+    family: Family | None  #: where run times went by numbers: they are those of its references
     changes: dict[str, Change] = field(default_factory=dict)  #: by the key of the runs
 
     def as_asked(self, name: str, own: Sequence[RunRow]) -> Sequence[RunRow]:
@@ -155,43 +160,41 @@ class _GroupedRuns:
             self.changes[name] = run_facts.change_of((), self.unit)
             return own
         if name not in self.changes:
-            self.changes[name] = run_facts.change_of(own, self.unit, self.whole.level)
+            sized = self.family is not None
+            level = self.whole.level
+            self.changes[name] = run_facts.change_of(own, self.unit, level, sized=sized)
         return run_facts.as_asked(own, self.changes[name], self.unit)
 
 
-def _sized(
-    level: KeyLevel, axis: Axis, finished: Sequence[RunRow], rows: Sequence[RunRow], before: Record
-) -> tuple[tuple[SizeTerm, ...], Sequence[RunRow]]:
-    """Give the numbers that one user's run times go by, and the runs as if all had the same.
+def _family(
+    level: KeyLevel, axis: Axis, finished: Sequence[RunRow], before: Record
+) -> Family | None:
+    """Find the numbers that one user's run times go by, and how.
 
     The keys of scripts and command lines have their arguments in them: there others may differ.
     """
     if level is KeyLevel.USER or not run_facts.owner_of(finished):
-        return (), rows
-    if level in (KeyLevel.SCRIPT, KeyLevel.LINE) and not any(map(_numbered, rows)):
-        return (), rows
+        return None
+    if level in (KeyLevel.SCRIPT, KeyLevel.LINE) and not any(map(_numbered, finished)):
+        return None
     last = axis.last_finished(finished)
-    values = {id(row): numbers_of(row.attributes) for row in rows}
+    if len(last) < sizes.FEWEST or not any(numbers_of(row.attributes) for row, _ in last):
+        return None
     named = _names_of_record(before)
-    if len(last) < sizes.FEWEST or not any(values.values()):
-        return (), rows
     split_by = [name for name in before.split if not name.startswith(_SIZED)]
-    # With few runs a regression on a number may replace a split that a permutation test made.
+    # With few runs a number may replace a split that a permutation test made.
     if not split_by or len(last) < split.FEW:
         split_by = list(split.choose(last, few=False))
     believed = split.predicted(last, split_by)
-    sized = []
-    for row, (_, size) in last:
-        attributes = row.attributes
-        told = {name: attributes.get(name, "") for name in split_by}
-        counts = row.nodes, row.cpus, row.tasks or 0, row.req_mem_bytes or 0
-        sized.append(SizedRun(size, log(row.elapsed_s), values[id(row)], counts, told))
-    terms = sizes.choose(sized, believed, [*named, *split_by])
-    if not terms:
-        return (), rows
-    logs = sizes.as_references(sized, terms)
-    farther = {id(row): log_s for (row, _), log_s in zip(last[-len(logs) :], logs, strict=True)}
-    return terms, [_as_reference(row, farther.get(id(row)), terms, values[id(row)]) for row in rows]
+    runs = [_sized_run(row, size, split_by) for row, (_, size) in last]
+    return sizes.choose(runs, believed, [*named, *split_by])
+
+
+def _sized_run(row: RunRow, size: int, names: Sequence[str]) -> SizedRun:
+    attributes = row.attributes
+    counts = row.nodes, row.cpus, row.tasks or 0, row.req_mem_bytes or 0
+    values = {name: attributes.get(name, "") for name in names}
+    return SizedRun(size, log(row.elapsed_s), numbers_of(attributes), counts, values)
 
 
 def _numbered(row: RunRow) -> bool:
@@ -199,17 +202,31 @@ def _numbered(row: RunRow) -> bool:
     return row.submission.numbered or row.array_task_id is not None
 
 
-def _as_reference(
-    row: RunRow, log_s: float | None, terms: Sequence[SizeTerm], numbers: Mapping[str, float]
-) -> RunRow:
-    """Give a run as if its numbers were the references; what limit it had says nothing then."""
-    if log_s is None and row.elapsed_s > 0:
-        log_s = log(row.elapsed_s) - log_factor(terms, numbers)
-    return row if log_s is None else replace(row, limit_s=None).lasting(exp(log_s))
+def _as_references(
+    family: Family, axis: Axis, rows: Sequence[RunRow], finished: Sequence[RunRow]
+) -> list[RunRow]:
+    """Give runs as if their numbers were the references; their limits say nothing then.
+
+    Those of the family are moved by what the others say.
+    """
+    last = axis.last_finished(finished)[-len(family.as_references) :]
+    pairs = zip(last, family.as_references, strict=True)
+    logs = {id(row): log_s for (row, _), log_s in pairs}
+    here = Slice(family.surface, [term.reference for term in family.terms])
+    made = []
+    for row in rows:
+        log_s, size = logs.get(id(row)), axis.unit.size_of(row)
+        if log_s is None and row.elapsed_s > 0 and size:
+            numbers = numbers_of(row.attributes)
+            own = [numbers.get(term.name, term.reference) for term in family.terms]
+            there = Slice(family.surface, own)
+            log_s = log(row.elapsed_s) - there.logs(size)[0] + here.logs(size)[0]
+        made.append(row if log_s is None else replace(row, limit_s=None).lasting(exp(log_s)))
+    return made
 
 
-def _names_of(terms: Iterable[SizeTerm]) -> set[str]:
-    return {term.name for term in terms}
+def _names_of(family: Family | None) -> set[str]:
+    return {term.name for term in family.terms} if family else set()
 
 
 def _names_of_record(record: Record) -> set[str]:
@@ -261,8 +278,9 @@ def _changing(table: PredictionTable, change: Change | None) -> PredictionTable:
 def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Record]) -> list[Fitted]:
     key, rows = runs.whole.key, runs.whole.rows
     unit, names, groups = runs.unit, runs.names, runs.groups
-    settings = replace(settings, sized=bool(runs.terms))
-    noted = (*names, *(f"{_SIZED}{term.name}" for term in runs.terms))
+    family = runs.family
+    settings = replace(settings, sized=family is not None)
+    noted = (*names, *(f"{_SIZED}{term.name}" for term in (family.terms if family else ())))
 
     def fitted(
         name: str, own: Sequence[RunRow], make: Callable[..., PredictionTable | None]
@@ -276,6 +294,7 @@ def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Recor
         if table is not None:
             changing = _changing(table, runs.changes.get(name))
             table = run_facts.by_types(changing, own, unit, runs.whole.level)
+            table = of_family(table, family, asked) if family else table
         if table is None and name == key:
             table = unfinished(runs.whole)
         if table is not None and unit is not Unit.NODES:
@@ -283,12 +302,7 @@ def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Recor
             table = replace(table, unit=unit, problems=problems)
         if table is not None:
             never_had = tuple(n for n in _said_of(table) if n not in runs.had)
-            table = replace(
-                table,
-                sizes=runs.terms or table.sizes,
-                one_cpu=_on_one_cpu(had),
-                never_had=never_had,
-            )
+            table = replace(table, one_cpu=_on_one_cpu(had), never_had=never_had)
         # Entries of the record that are new.
         new = sum(one.end_s > before.until_s for one in record.entries if record is not before)
         return Fitted(name, table, record, new)

@@ -279,16 +279,20 @@ def prior_of_one_problem(
     return _VISIBLE if arguments else _BARE
 
 
-def change_of(rows: Sequence[RunRow], unit: Unit, level: KeyLevel = KeyLevel.TAG) -> Change:
+def change_of(
+    rows: Sequence[RunRow], unit: Unit, level: KeyLevel = KeyLevel.TAG, *, sized: bool = False
+) -> Change:
     """Posterior of a change, and the ranges that were asked for.
 
     rows: runs of one application, their sizes counted in ``unit``, the newest last.
     level: how it was recognised.
+    sized: what differs between problems was taken out of run times.
     """
     finished = [row for row in rows if row.state is JobState.COMPLETED and row.elapsed_s > 0]
     runs = [_run(row, unit) for row in finished if row.nodes > 0]
     one_count = len({run.nodes for run in runs}) < 2
-    prior = prior_of_one_problem(level, finished, [run.memory for run in runs])
+    memory = [run.memory for run in runs]
+    prior = _VISIBLE if sized else prior_of_one_problem(level, finished, memory)
     made = _prior() if one_count else _change(Application(runs, same=prior))
     by_range: defaultdict[_Range, list[tuple[Sample, RunRow]]] = defaultdict(list)
     # Sizes besides nodes are asked for as one number; that NIMO chose another says of a range.
@@ -408,7 +412,7 @@ def _run(row: RunRow, unit: Unit) -> Sample:
     memory = float((row.mem_bytes or 0) * (row.tasks or row.nodes))
     if unit is not Unit.NODES:
         memory = float(row.mem_bytes or 0)  # of the whole job already
-    return Sample(asked, row.nodes, float(row.elapsed_s), (), memory, group, row.submission.study)
+    return Sample(asked, row.nodes, float(row.elapsed_s), memory, group, row.submission.study)
 
 
 def asked_of(row: RunRow, unit: Unit) -> tuple[int, _Range]:

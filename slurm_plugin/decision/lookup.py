@@ -13,13 +13,14 @@ from functools import lru_cache, partial, reduce
 
 import msgspec
 
+from predictor.application.surface import OWN_RUNS, beside_own, for_sizes
 from predictor.table import (
+    OTHER_LAYOUT,
     acting_of,
     at,
     covers,
     decode,
     for_layout,
-    for_sizes,
     is_current,
     part_for,
     whole_key,
@@ -40,7 +41,6 @@ from slurm_plugin.slurm.partition_view import memory_bytes
 _log = logging.getLogger(__name__)
 _DECODED = 2048  #: most decoded tables in the cache
 _FETCHED = 512  #: most of another process's
-FEW_RUNS = 3  #: fewer runs of the same command say less than many with other numbers
 _NONE: Mapping[str, bytes] = {}
 _RAW = -15  #: wbits of zlib without header and checksum
 
@@ -240,16 +240,26 @@ class PredictionLookup:
             if (key := identity.key(level))
             and (table := _for_job(table_at, level, key, layouts, attributes)) is not None
         ]
+        first = next(iter(candidates), None)
+        if (of_family := self._of_family(candidates)) is not None:
+            return of_family
         curves = [t for t in candidates if t.is_curve and t.verdict is not Verdict.REFUSED]
         if curves:
             return reduce(_broader, curves)
         tags = KeyLevel.TAG.value
         others = (_for_job(table_at, tags, key, layouts, attributes) for key in shared)
-        first = next(iter(candidates), None)
-        if first is not None and first.runs < FEW_RUNS and not first.sizes:
-            # The numbers of many runs say more than one or two runs with the same.
-            first = next((one for one in candidates if one.sizes), first)
         return next((t for t in others if t is not None and t.is_curve), first)
+
+    def _of_family(self, candidates: Sequence[PredictionTable]) -> PredictionTable | None:
+        """Give the table of few runs' family, where they have one: runs of other sizes."""
+        own = next(iter(candidates), None)
+        if own is None or own.surface is not None or self.is_off(own):
+            return None
+        family = next((one for one in candidates if one.surface is not None), None)
+        if family is None or any(one.name == OTHER_LAYOUT for one in family.problems):
+            return None
+        enough = own.runs >= OWN_RUNS and (own.is_curve or not family.is_curve)
+        return None if enough else beside_own(family, own)
 
     def laid_out_otherwise(self, table: PredictionTable) -> list[PredictionTable]:
         """Give the tables of the same problem with other second sizes, its own among them.

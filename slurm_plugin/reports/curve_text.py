@@ -96,12 +96,12 @@ def _sizes(prediction: PredictionTable, *, verbose: bool) -> list[str]:
     """Say which numbers the times are for and, at length, how run time goes by them."""
     shown = [f"{fmt.printable(one.name)} {_number(one.reference)}" for one in prediction.sizes]
     lines = [f"run times for {', '.join(shown)}"] if shown else []
-    for one in prediction.sizes if verbose else ():
-        base = f"({one.name} + {one.shift:g})" if one.shift else one.name
-        lines.append(
-            f"run time goes by {fmt.printable(base)} to the power {one.exponent:.2f} "
+    if verbose:
+        lines += [
+            f"run time goes by {fmt.printable(one.name)} to the power {one.exponent:.2f} "
             f"± {one.error:.2f} (runs had {_number(one.low)} to {_number(one.high)})"
-        )
+            for one in prediction.sizes
+        ]
     return lines
 
 

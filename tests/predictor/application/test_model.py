@@ -25,7 +25,7 @@ def at(runs, nodes, asked, *, same=0.5):
 
 
 def asked_for(n, time_s, *, size=0.0):
-    return Sample(n, n, time_s, (), size, (n, n))
+    return Sample(n, n, time_s, size, (n, n))
 
 
 def repeated(times, repeats=10):
@@ -92,9 +92,7 @@ def test_ratios_that_left_their_shape_make_the_next_ones_less_sure() -> None:
 
 
 def test_a_study_says_it_beside_problems_as_large_as_their_nodes_whatever_its_memory():
-    study = [
-        Sample(n, n, 600.0 * 0.97 ** math.log2(n), (), n * 1e9, (n, n), "study") for n in COUNTS
-    ]
+    study = [Sample(n, n, 600.0 * 0.97 ** math.log2(n), n * 1e9, (n, n), "study") for n in COUNTS]
     others = [asked_for(n, 600.0, size=n * 1e9) for n in COUNTS for _ in range(10)]
     half = at([*others, *study], 4, 8, same=0.2)
     assert np.allclose(np.quantile(half, (0.1, 0.5, 0.9)), 1 / 0.97, rtol=0.12)

@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from predictor.application.request import for_request
-from predictor.table import at, for_limit, for_sizes, level_quantile, quantile, ran_on, starts_at
+from predictor.application.surface import for_sizes
+from predictor.table import at, for_limit, level_quantile, quantile, ran_on, starts_at
 from predictor.tables.build import IdentityRuns, tabulate
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
-from predictor.types import SizeTerm, Verdict
+from predictor.types import Form, SizeTerm, Surface, Verdict
 from sacct_ingest.records import JobState, KeyLevel, Says
 from tests.predictor.rows import row
 
@@ -91,7 +92,8 @@ def test_tables_of_one_job_and_of_a_size_keep_what_starts_say():
     assert at(table, 2).unbounded
     assert not at(table, 4).unbounded
     assert at(for_request(table, 2), 2).unbounded
-    sized = replace(table, sizes=(SizeTerm("n", 1.0, 0.0, 0.0, 1.0, 1.0, 4.0),))
+    surface = Surface((1.0,), 1.0, (Form(0, 1.0, ((0.0, 1.0, 0.0),)),))
+    sized = replace(table, sizes=(SizeTerm("n", 1.0, 0.0, 1.0, 1.0, 4.0),), surface=surface)
     assert at(for_sizes(sized, {"n": 2.0}), 2).time_s == 7200.0
 
 

@@ -1,0 +1,351 @@
+"""Sizes in arguments and node counts learnt together, through the product's ingest, fit and advice.
+
+Each program of each data set is one user's: one script, the sizes in its arguments, a history of 10
+to 15 runs.  Asked are new counts of sizes that were run, new sizes, and new sizes on new counts.
+Data are tab-separated files of the C3O project (Will et al., IEEE Big Data 2021); beside them
+programs whose truth is a formula.  Peers fit the same histories: a log-linear regression of four
+terms, Ernest's form (Venkataraman et al., NSDI 2016) and gradient
+boosting.  A choice of counts costs n T^2, over that of the best count of the same sizes.
+"""
+
+import csv
+import datetime as dt
+import gzip
+import io
+import json
+import math
+import random
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import chdir, redirect_stdout
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+from unittest.mock import patch
+
+import _bench
+import numpy as np
+from scipy.optimize import nnls
+
+from slurm_plugin.cli.advise import main as advise
+from slurm_plugin.cli.nimo import main as nimo
+
+Sizes = tuple[float, ...]
+#: Times of each count of each set of sizes, in seconds.
+Times = Mapping[Sizes, Mapping[int, Sequence[float]]]
+#: Nodes, sizes, seconds.
+Run = tuple[int, Sizes, float]
+Predict = Callable[[int, Sizes], float]
+
+#: Runs of a history, problems that a program has at least, counts of which a choice is scored.
+HISTORY, LEAST, CHOICE = (10, 12, 15), 5, 5
+PROTOCOLS = ("new counts", "new sizes", "both")
+#: Columns of the data that are no sizes of the problem.
+_NO_SIZES = {"gross_runtime", "instance_count", "slots", "memory", "machine_type"}
+_NOISE = 0.03
+_HEADER = (
+    "JobID|JobIDRaw|Cluster|User|Account|Partition|JobName|SubmitLine|WorkDir|Submit|Eligible|Start|"
+    "End|Elapsed|State|ExitCode|NNodes|NCPUS|ReqCPUS|ReqNodes|Timelimit|AllocTRES|NodeList"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One program on one type of machine."""
+
+    source: str  #: of what data set
+    name: str
+    names: tuple[str, ...]  #: of its sizes
+    times: Times
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One history of a program, and what is asked of it."""
+
+    program: Program
+    protocol: str
+    user: str
+    history: Sequence[Run]
+    asked: Sequence[Run]
+
+
+@dataclass(slots=True)
+class Score:
+    """How one method did under one protocol."""
+
+    errors: list[float] = field(default_factory=list)  #: of each question, as a share
+    inside: list[bool] = field(default_factory=list)
+    widths: list[float] = field(default_factory=list)  #: high over low
+    costs: list[float] = field(default_factory=list)  #: of each choice, over the best
+
+    def figures(self) -> dict[str, Any]:
+        """Give the figures of a row."""
+        return {
+            "MAPE %": 100 * fmean(self.errors),
+            "median %": 100 * median(self.errors),
+            "choice": fmean(self.costs) if self.costs else None,
+            "inside %": 100 * fmean(self.inside) if self.inside else None,
+            "high/low": median(self.widths) if self.widths else None,
+        }
+
+
+def main() -> None:
+    """Ask each program under each protocol, and print."""
+    parser = _bench.options(__doc__)
+    parser.add_argument("--data", type=Path, nargs="*", default=[], metavar="FILE")
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="histories of each")
+    args = parser.parse_args()
+    programs = [one for path in args.data for one in c3o(path)]
+    programs += made_up()
+    cases = []
+    for seed in range(1 if args.quick else args.seeds):
+        for number, program in enumerate(programs):
+            cases += cases_of(program, seed, f"u{seed}x{number}")
+    scores: defaultdict[tuple[str, str, str], Score] = defaultdict(Score)
+    answers = ask(cases)
+    for case, rows in zip(cases, answers, strict=True):
+        add(scores, case, rows)
+    table = [
+        {"data": source, "asked": protocol, "method": method, **score.figures()}
+        for (source, protocol, method), score in sorted(scores.items(), key=_order)
+    ]
+    _bench.table(table, title=f"Sizes and node counts, {len(cases)} histories")
+    _bench.write(args.json, sizes=table)
+
+
+def _order(item: tuple[tuple[str, str, str], Score]) -> tuple[str, int]:
+    return item[0][0], PROTOCOLS.index(item[0][1])
+
+
+def c3o(path: Path) -> list[Program]:
+    """Read the programs of a file; those with few sizes are left out."""
+    with gzip.open(path, "rt") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    names = tuple(name for name in rows[0] if name not in _NO_SIZES)
+    machines: dict[str, dict[Sizes, dict[int, list[float]]]] = {}
+    for row in rows:
+        sizes = tuple(float(row[name]) for name in names)
+        if min(sizes) <= 0:  # no size of a problem
+            continue
+        counts = machines.setdefault(row["machine_type"], {}).setdefault(sizes, {})
+        counts.setdefault(int(row["instance_count"]), []).append(float(row["gross_runtime"]))
+    name = path.name.split(".")[0]
+    return [
+        Program("C3O", f"{name}-{machine}", names, times)
+        for machine, times in sorted(machines.items())
+        if len(times) >= LEAST
+    ]
+
+
+def made_up() -> Iterator[Program]:
+    """Programs whose truth is a formula, each time with noise."""
+    forms: dict[str, Callable[[float, int], float]] = {
+        "serial": lambda x, n: 20 + 0.3 * x**1.1 / n,
+        "tree": lambda x, n: 10 + 0.2 * x**1.2 / n + (2 + 0.02 * x**0.7) * math.log2(n),
+        "square": lambda x, n: 5 + 1e-4 * x**2 / n + 0.02 * x,
+        "power": lambda x, n: 0.5 * x / n**0.9,
+        "line": lambda x, n: 15 + 0.4 * x / n + 1.5 * n,
+    }
+    rng = random.Random(5)
+    counts, steps = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (100, 150, 250, 400, 700, 1000, 2000, 3000)
+
+    def noise() -> float:
+        return rng.lognormvariate(0, _NOISE)
+
+    for name, form in forms.items():
+        times = {(float(x),): {n: [form(x, n) * noise()] for n in counts} for x in steps}
+        yield Program("made up", name, ("steps",), times)
+    two = {
+        (float(x), float(y)): {
+            n: [(12 + 1e-3 * x * y / n + 0.01 * x + math.log2(n)) * noise()] for n in counts
+        }
+        for x in steps[::2]
+        for y in (10, 20, 50, 100)
+    }
+    yield Program("made up", "two", ("steps", "cells"), two)
+
+
+def cases_of(program: Program, seed: int, user: str) -> Iterator[Case]:
+    """Part the runs of a program into a history and questions, for each protocol."""
+    times = program.times
+    sizes = sorted(times)
+    counts = sorted({n for own in times.values() for n in own})
+    for place, protocol in enumerate(PROTOCOLS):
+        rng = random.Random(f"{program.name} {seed} {protocol}")
+        held_sizes, held_counts = set[Sizes](), set[int]()
+        if protocol != "new counts":
+            held_sizes = set(rng.sample(sizes, max(len(sizes) // 4, 1)))
+        if protocol == "both":
+            held_counts = set(rng.sample(counts, max(len(counts) // 4, 1)))
+        free = [one for one in sizes if one not in held_sizes]
+        pool = [
+            (n, one, rng.choice(times[one][n]))
+            for one in free
+            for n in times[one]
+            if n not in held_counts
+        ]
+        rng.shuffle(pool)
+        history = pool[: rng.choice(HISTORY)]
+        ran = {(n, one) for n, one, _ in history}
+        of = {one for _, one, _ in history} if protocol == "new counts" else held_sizes
+        asked = [
+            (n, one, median(own))
+            for one in sorted(of)
+            for n, own in sorted(times[one].items())
+            if (n, one) not in ran and (protocol != "both" or n in held_counts)
+        ]
+        yield Case(program, protocol, f"{user}p{place}", history, asked)
+
+
+def ask(cases: Sequence[Case]) -> list[list[Mapping[int, Mapping[str, float]]]]:
+    """Give the rows that the product advises for each question, by count; ingest and fit first."""
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        Path("h.sacct").write_text("\n".join([_HEADER, *_lines(cases)]) + "\n")
+        Path("app.sh").write_text('#!/bin/bash\nsrun app "$@"\n')
+        with redirect_stdout(io.StringIO()):
+            nimo(["ingest", "--store", "s.db", "h.sacct"])
+            nimo(["fit", "--store", "s.db"])
+        return [_advice(case) for case in cases]
+
+
+def _lines(cases: Sequence[Case]) -> Iterator[str]:
+    number, form = 1000, "%Y-%m-%dT%H:%M:%S"
+    for case in cases:
+        begin = dt.datetime(2026, 1, 5)  # noqa: DTZ001 - sacct writes local times
+        for nodes, sizes, time_s in case.history:
+            end = begin + dt.timedelta(seconds=int(time_s))
+            line = f"sbatch -N {nodes} -p r4 app.sh {' '.join(_arguments(case.program, sizes))}"
+            start, hours = f"{begin:{form}}", int(time_s) // 3600
+            elapsed = f"{hours:02}:{int(time_s) % 3600 // 60:02}:{int(time_s) % 60:02}"
+            cpus, name = 8 * nodes, f"run-{case.program.name}"
+            yield "|".join(
+                map(
+                    str,
+                    (
+                        *(number, number, "c", case.user, "lab", "r4", name, line, "/home/app"),
+                        *(start, start, start, f"{end:{form}}", elapsed, "COMPLETED", "0:0"),
+                        *(nodes, cpus, cpus, nodes, "08:00:00", f"cpu={cpus},node={nodes}"),
+                        f"c[1-{nodes}]",
+                    ),
+                )
+            )
+            number += 1
+            begin = end + dt.timedelta(minutes=40)
+
+
+def _arguments(program: Program, sizes: Sizes) -> list[str]:
+    pairs = zip(program.names, sizes, strict=True)
+    return [f"--{name}={size:.10g}" for name, size in pairs]
+
+
+def _advice(case: Case) -> list[Mapping[int, Mapping[str, float]]]:
+    questions = [
+        json.dumps({"id": i, "argv": [*_options(case, n), "app.sh", *_arguments(case.program, x)]})
+        for i, (n, x, _) in enumerate(case.asked)
+    ]
+    said = io.StringIO()
+    with redirect_stdout(said), patch("sys.stdin", io.StringIO("\n".join(questions))):
+        advise(["--json-lines", "--store", "s.db", f"--user={case.user}"])
+    lines = map(json.loads, said.getvalue().splitlines())
+    answers = {one["id"]: one.get("advice") or {} for one in lines}
+    return [
+        {row["nodes"]: row for row in answers.get(i, {}).get("rows", [])}
+        for i in range(len(questions))
+    ]
+
+
+def _options(case: Case, nodes: int) -> list[str]:
+    name = f"--job-name=run-{case.program.name}"
+    return ["-D", "/home/app", "-N", str(nodes), "-p", "r4", "-t", "08:00:00", name]
+
+
+def add(
+    scores: Mapping[tuple[str, str, str], Score],
+    case: Case,
+    answers: Sequence[Mapping[int, Mapping[str, float]]],
+) -> None:
+    """Score the product and its peers on one case."""
+    said = {sizes: rows for (_, sizes, _), rows in zip(case.asked, answers, strict=True)}
+
+    def of(method: str) -> Score:
+        return scores[case.program.source, case.protocol, method]
+
+    for (nodes, _, time_s), rows in zip(case.asked, answers, strict=True):
+        row = rows.get(nodes)
+        of("NIMO").errors.append(abs(row["time_s"] / time_s - 1) if row else 1.0)
+        of("NIMO").inside.append(row is not None and row["low_s"] <= time_s <= row["high_s"])
+        if row:
+            of("NIMO").widths.append(row["high_s"] / row["low_s"])
+    _choose(of("NIMO"), case, lambda n, one: said[one][n]["time_s"] if n in said[one] else math.inf)
+    for method, fit in PEERS.items():
+        predict = fit(case.history)
+        score = of(method)
+        score.errors += [abs(predict(n, one) / time_s - 1) for n, one, time_s in case.asked]
+        _choose(score, case, predict)
+
+
+def _choose(score: Score, case: Case, predict: Predict) -> None:
+    """Score the choice of a count for each set of sizes that was asked of."""
+    if case.protocol == "both":
+        return
+    for sizes in sorted({one for _, one, _ in case.asked}):
+        truth = {n: median(own) for n, own in case.program.times[sizes].items()}
+        if len(truth) < CHOICE:
+            continue
+        chosen = min(truth, key=lambda n: n * predict(n, sizes) ** 2)
+        best = min(n * time_s**2 for n, time_s in truth.items())
+        score.costs.append(chosen * truth[chosen] ** 2 / best)
+
+
+def log_linear(history: Sequence[Run]) -> Predict:
+    """Regress log run time on the log of the count, its square and the logs of the sizes."""
+
+    def features(nodes: int, sizes: Sizes) -> list[float]:
+        return [1.0, math.log(nodes), math.log(nodes) ** 2, *map(math.log, sizes)]
+
+    columns = np.array([features(n, sizes) for n, sizes, _ in history])
+    ridge = 1e-3 * np.eye(columns.shape[1])
+    ridge[0, 0] = 0.0
+    logs = np.log([time_s for *_, time_s in history])
+    slopes = np.linalg.solve(columns.T @ columns + ridge, columns.T @ logs)
+    return lambda nodes, sizes: math.exp(float(slopes @ features(nodes, sizes)))
+
+
+def _with(features: Callable[[int, float], list[float]], history: Sequence[Run]) -> Predict:
+    """Fit a sum of terms in the count and the first size, none negative, to relative error."""
+    largest = max(sizes[0] for _, sizes, _ in history)
+    columns = np.array([features(n, sizes[0] / largest) for n, sizes, _ in history])
+    times = np.array([time_s for *_, time_s in history])
+    slopes, _ = nnls(columns / times[:, None], np.ones(len(times)))
+
+    def predict(nodes: int, sizes: Sizes) -> float:
+        return max(float(slopes @ features(nodes, sizes[0] / largest)), 1e-3)
+
+    return predict
+
+
+def _ernest(nodes: int, size: float) -> list[float]:
+    return [1.0, size / nodes, math.log(nodes), float(nodes)]
+
+
+def boosting(history: Sequence[Run]) -> Predict:
+    """Gradient boosting of small trees."""
+    from sklearn.ensemble import GradientBoostingRegressor  # noqa: PLC0415
+
+    model = GradientBoostingRegressor(min_samples_leaf=2, random_state=0)
+    model.fit([[n, *sizes] for n, sizes, _ in history], np.log([time_s for *_, time_s in history]))
+    return lambda nodes, sizes: math.exp(float(model.predict([[nodes, *sizes]])[0]))
+
+
+PEERS: Mapping[str, Callable[[Sequence[Run]], Predict]] = {
+    "log-linear": log_linear,
+    "Ernest": partial(_with, _ernest),
+    "boosting": boosting,
+}
+
+if __name__ == "__main__":
+    main()

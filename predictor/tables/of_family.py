@@ -1,0 +1,150 @@
+"""The prediction table of runs whose sizes differ: its rows are what their family says.
+
+Rows with many runs of their own stay as these say, moved to the sizes of reference.  The others,
+and counts that were never run, are read off the surface that all runs made together.  Intervals
+reach as far as runs that were left out were off (the jackknife+ of Barber et al., *Annals of
+Statistics* 49, 2021), and wider where folds of the runs disagree.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import exp, hypot, log, log2
+from statistics import NormalDist, fmean, median
+
+from predictor.application.sizes import Family
+from predictor.application.surface import (
+    DOUBLED_SD,
+    OWN_RUNS,
+    at_references,
+    best_of,
+    changed_by,
+    spread,
+)
+from predictor.checks import need_finite, need_share
+from predictor.table import at, round_time
+from predictor.types import Prediction, PredictionTable, Tail, Verdict
+from sacct_ingest.store.rows import RunRow
+
+#: Counts of runs from which on a surface says what other counts do.
+_COUNTS = 3
+#: Last runs whose level is that of a part.
+_LAST = 20
+#: Runs that the level of a family counts for beside those of a part.
+_LEVEL_RUNS = 1.0
+
+
+def of_family(table: PredictionTable, family: Family, rows: Iterable[RunRow]) -> PredictionTable:
+    """Table with the rows that a family says, and the change of count.
+
+    table: of runs as if they had the references of the family.
+    rows: those runs, the newest last.
+    """
+    table = replace(table, sizes=family.terms, surface=family.surface)
+    said = _Said(table, family, rows)
+    predictions = [said.row(n) for n in table.nodes]
+    times = [one.time_s for one in predictions]
+    knee, end = best_of(table.nodes, times) if table.is_curve else (None, None)
+    return replace(
+        table,
+        median_s=tuple(round_time(one.time_s) for one in predictions),
+        low_s=tuple(round_time(one.low_s) for one in predictions),
+        high_s=tuple(round_time(one.high_s) for one in predictions),
+        curve_sd=tuple(round_time(one.curve_sd) for one in predictions),
+        verdicts=tuple(said.verdict(i) for i in range(len(table.nodes))),
+        tails=tuple(
+            Tail(one.share, tuple(said.tail(one, i) for i in range(len(table.nodes))))
+            for one in table.tails
+        ),
+        knee=knee,
+        max_useful=end,
+        change=changed_by(at_references(table), table, table.change),
+    )
+
+
+class _Said:
+    """What a family says of the counts of a table of its runs, or of a part of them."""
+
+    def __init__(self, table: PredictionTable, family: Family, rows: Iterable[RunRow]) -> None:
+        self._table, self._errors = table, family.errors
+        self._slice = at_references(table)
+        self._counts = family.surface.counts
+        self._repeats = {one.nodes: one.repeats for one in table.observed}
+        own = [row for row in rows if row.state.finished and row.elapsed_s > 0]
+        self._level = self._of_part(own) if family.several else 0.0
+
+    def _of_part(self, rows: Sequence[RunRow]) -> float:
+        """Give the log of the level of a part of the runs, over that of all."""
+        off = [log(row.elapsed_s) - self._slice.logs(row.nodes)[0] for row in rows[-_LAST:]]
+        return median(off) * len(off) / (len(off) + _LEVEL_RUNS) if off else 0.0
+
+    def says(self, nodes: int) -> bool:
+        """Whether the row of a count is the family's."""
+        if self._repeats.get(nodes, 0) >= OWN_RUNS:
+            return False
+        return nodes in self._repeats or len(self._counts) >= _COUNTS or self._inside(nodes)
+
+    def _inside(self, nodes: int) -> bool:
+        return self._counts[0] <= nodes <= self._counts[-1]
+
+    def row(self, nodes: int) -> Prediction:
+        """Give the row of a count."""
+        if not self.says(nodes):
+            return at(self._table, nodes)
+        level = self._table.confidence
+        logs = self._slice.logs(nodes)
+        deviation = hypot(spread(logs), self._beyond(nodes))
+        normal = NormalDist().inv_cdf((1 + level) / 2)
+        half = hypot(reach(self._errors, level), normal * deviation)
+        middle = logs[0] + self._level
+        return Prediction(
+            nodes, exp(middle), exp(middle - half), exp(middle + half), level, deviation
+        )
+
+    def _beyond(self, nodes: int) -> float:
+        ends = log2(nodes / self._counts[-1]), log2(self._counts[0] / nodes)
+        return DOUBLED_SD * max(*ends, 0.0)
+
+    def verdict(self, place: int) -> Verdict:
+        """Give the verdict on a row: what others of the family's runs say is no refusal."""
+        own = self._table.verdicts[place]
+        nodes = self._table.nodes[place]
+        if own is Verdict.REFUSED and self.says(nodes) and self._inside(nodes):
+            return Verdict.DOUBTFUL
+        return own
+
+    def tail(self, tail: Tail, place: int) -> float:
+        """Give a high quantile of a row."""
+        nodes = self._table.nodes[place]
+        if not self.says(nodes):
+            return tail.time_s[place]
+        logs = self._slice.logs(nodes)
+        deviation = hypot(spread(logs), self._beyond(nodes))
+        normal = NormalDist().inv_cdf(tail.share)
+        # A share of runs below is twice that outside on both sides.
+        error = reach(self._errors, 2 * tail.share - 1)
+        return round_time(exp(logs[0] + self._level + hypot(error, normal * deviation)))
+
+
+def reach(errors: Sequence[float], share: float) -> float:
+    """Give the error that a share of runs stay within: split conformal prediction.
+
+    Where there are too few for that share, as far as normal errors of that scale reach.
+
+    errors: sizes of earlier errors, rising.
+
+    Raises ValueError: there is none, one is not finite, or ``share`` is no share.
+
+    >>> reach([0.01 * i for i in range(1, 11)], 0.9)
+    0.1
+    """
+    need_share("share of runs", share)
+    need_finite("error", *errors, least=0)
+    if not errors:
+        raise ValueError("no error of an earlier run")
+    rank = math.ceil(share * (len(errors) + 1))
+    if rank <= len(errors):
+        return errors[rank - 1]
+    scale = math.sqrt(fmean(error**2 for error in errors))
+    few = 1 + 2 / len(errors)  # the scale itself is not sure
+    return max(few * scale * NormalDist().inv_cdf((1 + share) / 2), errors[-1])
