@@ -22,7 +22,7 @@ from tests import guardian
 SOCKET_PATH_MAX = 107  # bytes of sockaddr_un.sun_path, less the closing NUL
 EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 #: Waiting long costs nothing where it comes to pass, and machines may be slow or stand still.
-LONGEST_WAIT_S = 120.0
+LONGEST_WAIT_S = 600.0
 
 
 class ProcessError(RuntimeError):

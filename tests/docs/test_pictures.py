@@ -26,6 +26,7 @@ from slurm_plugin.protocol.status_messages import PartitionWait, WaitRow, Waits
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules
 from slurm_plugin.web.data import Service
 from slurm_plugin.web.view import style
+from tests.processes import LONGEST_WAIT_S
 from tests.sacct_ingest.records import run
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports.rows import decision
@@ -139,7 +140,9 @@ def _shoot(page, picture, theme, folder):
     options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", scheme)
     size = f"--window-size={WIDTH},{HEIGHT}"
     where = (f"--user-data-dir={folder}/profile", f"--screenshot={picture}", page.as_uri())
-    subprocess.run([CHROMIUM, *options, size, *where], capture_output=True, timeout=120, check=True)
+    subprocess.run(
+        [CHROMIUM, *options, size, *where], capture_output=True, timeout=LONGEST_WAIT_S, check=True
+    )
     # Of the methods this one keeps the few dots of a colour of their own.
     drawn = image.open(picture).convert("RGB").quantize(COLOURS, image.Quantize.MAXCOVERAGE)
     drawn.save(picture, optimize=True)

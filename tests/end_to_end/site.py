@@ -144,7 +144,7 @@ class Site:
         jobs: options of sbatch, and the script.
         """
         ids = [self.submit(*argv, script=one) for argv, one in jobs for _ in range(repeats)]
-        self.cluster.wait(*ids, timeout_s=400, accounted=True)
+        self.cluster.wait(*ids, accounted=True)
         self.learn()
         self.run_nimod("enforce")
 

@@ -55,7 +55,7 @@ def test_advice_has_what_the_sensor_measured_on_whole_nodes(site):
     script = site.write_script("heat.sh", "#!/bin/sh\nsrun sleep 12\n")
     whole, half = ("-Jheat", "-N1", "-n2", "-t5"), ("-Jhalf", "-N1", "-n1", "-t5")
     ids = [site.submit(*argv, script=script) for argv in (whole, half) for _ in range(4)]
-    site.cluster.wait(*ids, timeout_s=400, accounted=True)
+    site.cluster.wait(*ids, accounted=True)
     site.learn()
     site.run_nimod("advise", energy={"pue": 1.2, "node_hour": 3.0})
 

@@ -61,7 +61,7 @@ def test_nothing_is_said_beyond_the_range_or_the_partition(enforcing):
 def test_runs_that_reached_their_limit_are_reported(enforcing):
     script = enforcing.write_script("endless.sh", "#!/bin/sh\nsleep 600\n")
     jobs = [enforcing.submit("-t1", script=script) for _ in range(2)]
-    enforcing.cluster.wait(*jobs, timeout_s=200, accounted=True)
+    enforcing.cluster.wait(*jobs, accounted=True)
     enforcing.learn()
     enforcing.settled()
     reported = enforcing.advise(script, check=False)

@@ -39,7 +39,7 @@ def submitted(site, script, *options, since_s):
     decision = site.decision(since_s=since_s, name="newcomer")
     job_id = int(done.stdout.split()[-1])
     comment = site.cluster.job(job_id).get("AdminComment", "")
-    site.cluster.wait(job_id, timeout_s=240, accounted=True)
+    site.cluster.wait(job_id, accounted=True)
     site.learn()
     return done.stderr, comment, decision
 

@@ -64,13 +64,13 @@ def test_tasks_follow_the_nodes(enforcing):
         for n in (1, 2, 4)
         for _ in range(2)
     ]
-    enforcing.cluster.wait(*learned, timeout_s=240, accounted=True)
+    enforcing.cluster.wait(*learned, accounted=True)
     # On a busy machine six runs may differ by too much to be acted on: more of them are made.
     for _ in range(4):
         enforcing.learn()
         enforcing.settled()
         job, decision = enforcing.decided("-N", "1-4", "-t", "5", layout, script=script)
-        enforcing.cluster.wait(int(job["JobId"]), timeout_s=240, accounted=True)
+        enforcing.cluster.wait(int(job["JobId"]), accounted=True)
         if decision.applied:
             break
     nodes = enforcing.node_count(int(job["JobId"]))
@@ -123,7 +123,7 @@ def test_advise_tells_the_user_and_leaves_the_job_alone(site):
     work = (site.script, "--input=box.dat")
     sizes = [n for n in (1, 2, 4, 8) for _ in range(2)]
     learned = [site.cluster.sbatch("-N", str(n), "-t", "5", *work) for n in sizes]
-    site.cluster.wait(*learned, timeout_s=240, accounted=True)
+    site.cluster.wait(*learned, accounted=True)
     site.learn()
     site.run_nimod("advise")
     try:

@@ -96,7 +96,7 @@ def test_memory_goes_down_and_up_again(hungry, enforced):
     assert (again["MinMemoryNode"], again["JobState"]) == (f"{ASKED_MIB}M", "PENDING")
     # Other jobs keep theirs at once, without another fit.
     wait_until(lambda: tagged(site)[1] is None, what="jobs to keep their memory")
-    site.cluster.wait(job_id, timeout_s=120, accounted=True)
+    site.cluster.wait(job_id, accounted=True)
     assert site.cluster.job(job_id)["JobState"] == "COMPLETED"
     # A fit knows that the run had too little; it takes five that complete until the next step.
     site.learn()

@@ -150,7 +150,7 @@ def test_what_a_limit_cut_short_is_not_predicted_to_be_shorter(growing):
     site.set_number("work", 4_000_000)
     job, decision = site.decided(*limited(minutes=1), script=script)
     job_id = int(job["JobId"])
-    site.cluster.wait(job_id, timeout_s=300, accounted=True)
+    site.cluster.wait(job_id, accounted=True)
     run = site.outcome(decision)
     assert (run.job_id, run.state) == (job_id, JobState.TIMEOUT)
     assert run.elapsed_s >= 60 > before.rows[0].high_s

@@ -127,8 +127,8 @@ class Pair:
                 return client.status(socket, timeout_s=LONGEST_WAIT_S).ok
             return False
 
-        wait_until(used, what=f"the relay to ask nimod {number}", timeout_s=60)
-        wait_until(answered, what=f"an answer of nimod {number}", timeout_s=60)
+        wait_until(used, what=f"the relay to ask nimod {number}")
+        wait_until(answered, what=f"an answer of nimod {number}")
 
     def decided(self):
         """Submit a job, and give it with the decision about it, who made it included."""
@@ -185,7 +185,7 @@ def test_the_hook_of_the_backup_asks_its_own_nimod_and_relays_follow(pair):
     assert (decision.cluster, decision.applied) == (HERE, True), decision.reason
     pair.asks(0)
 
-    pair.cluster.run("scontrol", "takeover", timeout_s=120)
+    pair.cluster.run("scontrol", "takeover")
     wait_until(lambda: pair.ping() == (False, True), what="the takeover")
     job, decision = pair.decided()
     assert (decision.cluster, decision.applied) == (THERE, True), decision.reason

@@ -70,7 +70,7 @@ class Submissions:
         def ended():
             return all(map(operator.ge, self._done, enough))
 
-        wait_until(ended, timeout_s=120, what="more submissions")
+        wait_until(ended, what="more submissions")
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def decided_more(site, jobs):
     """Wait for submissions that began after now, and for decisions about some."""
     before = decisions(site)
     jobs.wait_for_more()
-    wait_until(lambda: decisions(site) > before, timeout_s=60, what="more decisions")
+    wait_until(lambda: decisions(site) > before, what="more decisions")
 
 
 def older(path):

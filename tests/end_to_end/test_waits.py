@@ -92,7 +92,7 @@ def test_starts_of_200_jobs_whose_limits_are_fifty_times_their_run_times(enforci
     script = enforcing.write_script("short.sh", f"#!/bin/sh\nsleep {SHORT_S}\n")
     asks = ("-n", "1", "-t", str(LIMIT_S // 60), "-J", "short", script)
     first = [cluster.sbatch(*asks) for _ in range(8)]
-    cluster.wait(*first, timeout_s=240, accounted=True)
+    cluster.wait(*first, accounted=True)
     enforcing.learn()
     enforcing.run_nimod("enforce")
 

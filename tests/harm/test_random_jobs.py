@@ -121,7 +121,7 @@ def run_all(site, jobs):
     with ThreadPoolExecutor(4) as pool:
         rest = pool.map(submit, others)
         ids = [alone[place] if place in alone else next(rest) for place in range(len(jobs))]
-    site.cluster.wait(*ids, timeout_s=240, accounted=True)
+    site.cluster.wait(*ids, accounted=True)
     begin_s = int(time.time()) - 3600
     source = LiveSacct(command=(str(site.cluster.bin / "sacct"),))
     ended = source.read(begin_s, begin_s + 7200, Tally())

@@ -20,6 +20,7 @@ from sacct_ingest.store import Store
 from sacct_ingest.store.schema import decisions, rejects, runs, steps, watermarks
 from slurm_plugin.cli.commands import ingest as _loaded_before_a_fork  # noqa: F401
 from slurm_plugin.cli.nimo import main
+from tests.processes import LONGEST_WAIT_S
 from tests.sacct_ingest.faults import history
 from tests.sacct_ingest.faults.history import Entry
 
@@ -121,7 +122,7 @@ class Site:
         return contents
 
 
-def ended(process: int, timeout_s: float = 120.0) -> int:
+def ended(process: int, timeout_s: float = LONGEST_WAIT_S) -> int:
     """Wait for a process; gives its status, or the signal that ended it as a negative number."""
     give_up_s = time.monotonic() + timeout_s
     while time.monotonic() < give_up_s:

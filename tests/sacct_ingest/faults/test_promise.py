@@ -151,9 +151,7 @@ def test_follow_goes_on_until_it_is_asked_to_end_and_then_where_it_was(
         site.fail()
         process = site.start("--follow", "--every", "0.001")
         try:
-            wait_until(
-                lambda now_s=now_s: read_to(site) == now_s, timeout_s=120, what="the new rows"
-            )
+            wait_until(lambda now_s=now_s: read_to(site) == now_s, what="the new rows")
         finally:
             status = kill(process, signal.SIGTERM)
         assert status == 0, (tmp_path / "log").read_text()[-2000:]

@@ -9,6 +9,7 @@ import pytest
 from sacct_ingest.store import RejectRow, Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.sandbox import HISTORY
+from tests.processes import LONGEST_WAIT_S
 from tests.sacct_ingest.sources.json_jobs import new_job
 
 HEADER = "JobID|Cluster|User|State|Submit|Start|End|ElapsedRaw|NNodes|SubmitLine|JobName\n"
@@ -181,7 +182,9 @@ sys.exit(main(["ingest", "--follow", "--every", "0.001", "--store", sys.argv[1]]
 
 def test_an_end_that_came_in_a_finalizer_is_not_forgotten(tmp_path):
     argv = [sys.executable, "-c", SWALLOWED, str(tmp_path / "nimo.db")]
-    ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(
+        argv, capture_output=True, text=True, timeout=LONGEST_WAIT_S, check=False
+    )
     assert (ended.returncode, "Exception ignored" in ended.stderr) == (0, True)
 
 

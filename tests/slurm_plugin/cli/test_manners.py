@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from slurm_plugin.cli import advise, nimo
+from tests.processes import LONGEST_WAIT_S
 
 #: Every command: how it is called, and the words that begin it.
 COMMANDS = {
@@ -112,7 +113,7 @@ def test_ctrl_c_is_quiet(program, words, tmp_path):
     )
     with (tmp_path / "file").open("wb"):  # waits until the command reads
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=LONGEST_WAIT_S)
     assert process.returncode == 130
     assert (out, err) == (b"", b"")
 

@@ -100,9 +100,9 @@ def test_following_stores_what_comes_until_it_is_stopped(store, sensor):
     argv = [sys.executable, "-c", PROGRAM, "probe", "--follow", "--host", sensor]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as follower:
         try:
-            wait_until(lambda: has_probes(store), timeout_s=60, what="a measurement in the store")
+            wait_until(lambda: has_probes(store), what="a measurement in the store")
             follower.send_signal(signal.SIGTERM)
-            assert follower.wait(timeout=60) == 0
+            assert follower.wait(timeout=LONGEST_WAIT_S) == 0
         finally:
             follower.kill()
 

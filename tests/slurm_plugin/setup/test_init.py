@@ -19,6 +19,7 @@ from slurm_plugin.doctor import installation
 from slurm_plugin.setup import Answers, answers, install
 from slurm_plugin.setup.answers import settings_text
 from slurm_plugin.setup.hooks import BUNDLES, VERSIONS, compile_hooks, compiler_of
+from tests.processes import LONGEST_WAIT_S
 
 SAMPLE = (ETC / "nimo.yaml").read_text()
 CODE = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(sys.argv[1:]))"
@@ -227,7 +228,7 @@ def test_on_a_terminal_it_asks_and_asks_again(machine):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=LONGEST_WAIT_S,
     )
     os.close(theirs)
     os.close(ours)

@@ -266,7 +266,7 @@ def plan(cluster, nodes, *options, check=True):
     (work / "nimo.yaml").write_text("mode: observe\n")
     line = [Path(sysconfig.get_path("scripts")) / "nimo", "plan", *options, "within.yaml"]
     environment = {"NIMO_CONFIG": str(work / "nimo.yaml")}
-    return cluster.run(*line, check=check, env=environment, timeout_s=180)
+    return cluster.run(*line, check=check, env=environment)
 
 
 def test_a_plan_keeps_to_the_limits_of_qos_and_association(limited):

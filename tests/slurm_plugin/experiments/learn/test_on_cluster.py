@@ -95,8 +95,8 @@ def killed_while_running(nimo):
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_until(lambda: "done" in stages(), timeout_s=120, what="a first run")
-        wait_until(lambda: "submitted" in stages(), timeout_s=60, what="a second job")
+        wait_until(lambda: "done" in stages(), what="a first run")
+        wait_until(lambda: "submitted" in stages(), what="a second job")
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -146,7 +146,7 @@ def workflow(cluster, name, check, text=WORKFLOW):
 
 def nimo(cluster, file, *argv, check=True):
     line = [NIMO, "plan", *argv, file]
-    return cluster.run(*line, check=check, env=environment(file), cwd=file.parent, timeout_s=180)
+    return cluster.run(*line, check=check, env=environment(file), cwd=file.parent)
 
 
 def environment(file):
@@ -201,7 +201,7 @@ def killed_while_submitting(cluster, file, *argv):
     (folder / "sbatch").chmod(0o755)
     env = {**environment(file), "PATH": f"{folder}:{cluster.env['PATH']}"}
     line = [NIMO, "plan", "--submit", *argv, file]
-    done = cluster.run(*line, check=False, env=env, cwd=file.parent, timeout_s=180)
+    done = cluster.run(*line, check=False, env=env, cwd=file.parent)
     assert done.returncode == -9, done.stdout + done.stderr
 
 
