@@ -57,19 +57,6 @@ class RunColumns(Struct, frozen=True, array_like=True, gc=False):
     steps: Columns
     counts: Sequence[int]  #: how many steps each run has
 
-    def only(self, chosen: Sequence[int]) -> "RunColumns":
-        """Give the runs at these positions, which rise, with their steps."""
-        if len(chosen) == len(self.counts):
-            return self
-        positions = set(chosen)
-        selected = [position in positions for position in range(len(self.counts))]
-        of_steps = _per_step(selected, self.counts)
-        return RunColumns(
-            {name: list(compress(values, selected)) for name, values in self.runs.items()},
-            {name: list(compress(values, of_steps)) for name, values in self.steps.items()},
-            list(compress(self.counts, selected)),
-        )
-
     def with_ids(self, ids: Sequence[int]) -> tuple[Columns, Columns]:
         """Give the columns of the runs, which have these ids, and those of their steps."""
         return self.runs | {"id": ids}, self.steps | {"run_id": _per_step(ids, self.counts)}
@@ -190,18 +177,28 @@ _EXISTING = sa.select(runs.c.id, runs.c.digest, runs.c.submit_s, runs.c.job_id)
 
 def _chosen(given: Sequence[PackedRuns], positions: Sequence[Sequence[int]]) -> RunColumns:
     """Give the columns of the runs at these positions of each pack, all together."""
-    packs = zip(given, positions, strict=True)
-    chosen = [_unpacked(pack.body).only(at) for pack, at in packs if at]
+    packs: list[RunColumns] = []
+    chosen: list[bool] = []
+    for pack, at in zip(given, positions, strict=True):
+        if at:
+            packs.append(_unpacked(pack.body))
+            wanted = set(at)
+            chosen += [position in wanted for position in range(len(pack))]
+    counts = list(chain.from_iterable(columns.counts for columns in packs))
     return RunColumns(
-        _joined([columns.runs for columns in chosen]),
-        _joined([columns.steps for columns in chosen]),
-        list(chain.from_iterable(columns.counts for columns in chosen)),
+        _joined([columns.runs for columns in packs], chosen),
+        _joined([columns.steps for columns in packs], _per_step(chosen, counts)),
+        list(compress(counts, chosen)),
     )
 
 
-def _joined(given: Sequence[Columns]) -> Columns:
-    names = given[0].keys()
-    return {name: list(chain.from_iterable(columns[name] for columns in given)) for name in names}
+def _joined(given: Sequence[Columns], chosen: Sequence[bool]) -> Columns:
+    """Put the chosen values of each column together."""
+    joined: Columns = {}
+    for name in given[0]:
+        values = chain.from_iterable(columns[name] for columns in given)
+        joined[name] = list(compress(values, chosen))
+    return joined
 
 
 def _insert(connection: sa.Connection, new: RunColumns) -> None:
