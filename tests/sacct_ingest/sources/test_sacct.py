@@ -186,9 +186,16 @@ def history(slurm):
     # Slurm would wait two minutes to start it again.
     slurm.run("scancel", str(ids["requeued"]))
     slurm.wait(*(job_id for name, job_id in ids.items() if name != "long"), accounted=True)
-    # The row of its first start may follow up to 5 s later.
-    rows = ("sacct", "-n", "-X", "-D", "-P", "--format=State", "-j", str(ids["requeued"]))
-    wait_until(lambda: "REQUEUED" in slurm.run(*rows).stdout, what="the requeued start's row")
+    earlier = f"{ids['requeued']},{ids['resized']}"
+
+    def recorded():
+        fields = ("State", "Partition", "End")
+        rows = slurm.sacct("-X", "-D", "-j", earlier, fields=fields)
+        full = {row["State"] for row in rows if row["Partition"] and row["End"] != "Unknown"}
+        return {"REQUEUED", "RESIZING"} <= full
+
+    # Rows of earlier starts may follow up to 5 s later, the half of them first.
+    wait_until(recorded, what="the rows of earlier starts")
     yield ids
     slurm.run("scancel", str(ids["long"]))
 
