@@ -471,9 +471,12 @@ def _ids_of(name: str, raw_id: str) -> tuple[int | None, ...]:
 
 def _number(job_id: str) -> int:
     try:
-        return slurm_text.storable(int(job_id))
+        number = slurm_text.storable(int(job_id))
     except ValueError as error:
         raise ValueError(f"not a job id: {job_id[:40]!r}") from error
+    if number < 0:
+        raise ValueError(f"not a job id: {job_id[:40]!r}")
+    return number
 
 
 def _fill_from_jobstats(columns: _Columns, measured: Sequence[Measured | None]) -> None:
@@ -655,7 +658,7 @@ def _check_cpu_time(columns: _Columns, column: str, field: str, unknown: list[Un
     overflowed = [
         at
         for at, (cpu_s, elapsed_s, nodes) in enumerate(rows)
-        if cpu_s and cpu_s > _MOST_CPUS * max(nodes, 1) * (elapsed_s + _LEAST_S)
+        if cpu_s and cpu_s > _MOST_CPUS * (nodes or 1) * (elapsed_s + _LEAST_S)
     ]
     if overflowed:
         columns[field] = values = list(times)

@@ -40,7 +40,7 @@ class TooLarge(ValueError):  # noqa: N818 - what a value is
 
 def storable(number: int) -> int:
     """Give back a number that the store's databases can hold. Raises TooLarge: they cannot."""
-    if number > MAX_INTEGER:
+    if abs(number) > MAX_INTEGER:
         raise TooLarge(f"too large: {number}")
     return number
 

@@ -81,6 +81,7 @@ def from_text(*rows):
 @example("TotalCPU", "213503982334-14:25:51", "job")
 @example("MaxRSS", "16?", "step")
 @example("ReqMem", "8?", "job")
+@example("JobIDRaw", "-9223372036854775809", "job")
 @given(st.sampled_from(list(ROW)), GARBAGE, st.sampled_from(["job", "step"]))
 def test_one_value_of_a_table_costs_itself_or_is_required(column, value, kind):
     before, after = ROW | {"JobIDRaw": "5", "JobID": "5"}, ROW | {"JobIDRaw": "9", "JobID": "9"}
@@ -89,6 +90,7 @@ def test_one_value_of_a_table_costs_itself_or_is_required(column, value, kind):
     runs, tally = from_text(before, odd_job, odd_step, after)
     ids = [run.job_id for run in runs]
     assert {5, 9} <= set(ids)
+    assert min(ids) >= 0
     if column not in REQUIRED_VALUES:
         assert (ids, [len(run.steps) for run in runs]) == ([5, 7, 9], [0, 1, 0])
         assert tally.refused == 0
