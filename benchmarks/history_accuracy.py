@@ -37,7 +37,7 @@ from predictor.level.record import Record, RecordEntry, pooled, pooled_errors
 from predictor.table import at, covers, encode, for_limit, verdict_at
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
-from predictor.tables.run_facts import runs_of
+from predictor.tables.samples import samples_of
 from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable
 from sacct_ingest.errors import FormatError
@@ -138,7 +138,7 @@ class Fits:
         if level is KeyLevel.USER or name not in self.ends or len(rows) >= AROUND:
             return self.settings
         recorded = bisect_right(self.ends[name], now_s)
-        runs = runs_of(self.history[name][max(recorded - AROUND, 0) : recorded])
+        runs = samples_of(self.history[name][max(recorded - AROUND, 0) : recorded])
         backtest = replace(self.settings.backtest, around=around_of(runs))
         return replace(self.settings, backtest=backtest)
 

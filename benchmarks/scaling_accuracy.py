@@ -36,10 +36,11 @@ import numpy as np
 from _parametric import Amdahl, AmdahlLog, Usl
 from numpy.typing import NDArray
 
-from predictor.application.model import Application, Sample
+from predictor.application.model import Application
 from predictor.models import selection
 from predictor.models.adept import Adept
 from predictor.models.base import Model
+from predictor.sample import Sample
 from predictor.types import Curve, Point, Prediction, Verdict
 
 try:
@@ -238,7 +239,8 @@ def change(curves: Sequence[Measured], noise: float) -> dict[str, Any]:
         ran = [asked, *rng.sample(one.nodes[:-1], 2)]
         given = (one.nodes[0], asked)
         noisy = {n: times[n] * math.exp(rng.gauss(0, noise)) for n in ran}
-        made = Application([Sample(asked, n, noisy[n], group=given) for n in ran]).paths()
+        runs = [Sample(n, noisy[n], asked=asked, asked_range=given) for n in ran]
+        made = Application(runs).paths()
         scored = []
         for n in (n for n in one.nodes if n not in ran):
             paths = np.sort(

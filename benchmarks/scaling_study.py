@@ -15,7 +15,7 @@ import _bench
 import _generated
 from _one_application import curves
 
-from predictor.types import Run
+from predictor.sample import Sample
 from slurm_plugin.experiments.scale.study import answer_of, fitted, next_count
 
 RUNS, TYPICAL_S, NOISES = 6, 1800.0, (0.03, 0.1, 0.3)
@@ -54,10 +54,10 @@ def _study(
     curve: Mapping[int, float], noise: float, rng: random.Random
 ) -> tuple[int, float, float]:
     """Give runs made, their node-hours over those of one run on each count, and cost."""
-    scale, counts, runs = TYPICAL_S / median(curve.values()), tuple(curve), list[Run]()
+    scale, counts, runs = TYPICAL_S / median(curve.values()), tuple(curve), list[Sample]()
     while len(runs) < RUNS and (chosen := next_count(runs, counts, ())):
         time_s = scale * curve[chosen.count] * math.exp(rng.gauss(0, noise))
-        runs.append(Run(chosen.count, max(1.0, round(time_s))))
+        runs.append(Sample(chosen.count, max(1.0, round(time_s))))
     fit = fitted(runs)
     best = answer_of(fit, counts, weak=False).count if fit else counts[-1]
     cost = {n: n * time_s**2 for n, time_s in curve.items()}

@@ -1,5 +1,6 @@
 """Numbers: run time as a function of the nodes, with an interval and a verdict."""
 
-from predictor.types import Curve, Point, Prediction, PredictionTable, Problem, Run, Verdict
+from predictor.sample import Sample
+from predictor.types import Curve, Point, Prediction, PredictionTable, Problem, Verdict
 
-__all__ = ["Curve", "Point", "Prediction", "PredictionTable", "Problem", "Run", "Verdict"]
+__all__ = ["Curve", "Point", "Prediction", "PredictionTable", "Problem", "Sample", "Verdict"]

@@ -38,14 +38,16 @@ from predictor.level.record import (
 )
 from predictor.node_types import sums
 from predictor.node_types.sums import decode as decode_sums
+from predictor.sample import Sample
 from predictor.table import encode as encode_table
 from predictor.table import models_version, within_cluster, without_ended_runs
 from predictor.tables.build import IdentityRuns, record_of
 from predictor.tables.parts import tables_of
 from predictor.tables.resource_use import node_cpus
-from predictor.tables.run_facts import owner_of, runs_of
+from predictor.tables.run_facts import owner_of
+from predictor.tables.samples import samples_of
 from predictor.tables.settings import TableSettings
-from predictor.types import HISTORY, PredictionTable, Run, Verdict
+from predictor.types import HISTORY, PredictionTable, Verdict
 from predictor.waits.backtest import node_names
 from predictor.waits.history import NEWEST, queue_past
 from predictor.waits.workload import encode as encode_past
@@ -231,10 +233,10 @@ def refit(  # noqa: PLR0913 - each by its name
 
 def _around_users(newest: Iterable[RunRow]) -> dict[str, Around]:
     """Give the last finished runs of each user, of whatever application; the newest first."""
-    users: dict[str, list[Run]] = defaultdict(list)
+    users: dict[str, list[Sample]] = defaultdict(list)
     for row in newest:
         if len(users[row.user]) < AROUND and row.state.finished:
-            users[row.user] += runs_of([row])
+            users[row.user] += samples_of([row])
     return {user: around_of(own) for user, own in users.items()}
 
 

@@ -21,37 +21,6 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One start of a job as a model sees it: a sample of its run time.
-
-    ``censored`` runs were cut off at ``elapsed_s``: the true run time is longer.  ``limit_s`` is
-    the requested limit; 0: unknown.
-
-    Raises ValueError: the count is no whole number of 1 or more, the time is not above zero, the
-        end is not finite, or the limit below zero.
-    """
-
-    nodes: int
-    elapsed_s: float
-    end_s: float = 0.0
-    censored: bool = False
-    limit_s: float = 0.0
-    submit_s: float = 0.0  #: 0: unknown
-    out_of_time: bool = False  #: its limit or its deadline cut it off
-
-    @property
-    def submitted_s(self) -> float:
-        """When it was submitted; its start where that is unknown."""
-        return self.submit_s or self.end_s - self.elapsed_s
-
-    def __post_init__(self) -> None:
-        need_nodes((self.nodes,))
-        need_positive("run time in seconds", self.elapsed_s)
-        need_finite("end of a run", self.end_s)
-        need_finite("time limit in seconds", self.limit_s, least=0)
-
-
-@dataclass(frozen=True, slots=True)
 class Point:
     """The typical run time at one node count.
 

@@ -29,7 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from predictor.application.shapes import LOG_PRIOR, log_ratio
-from predictor.checks import need_finite, need_nodes, need_positive, need_share
+from predictor.checks import need_nodes, need_share
+from predictor.sample import Sample
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,33 +48,9 @@ _NOISE_SAMPLES = 2.0
 _ALIKE = 0.35
 #: Equally likely paths of a change; doublings that they are given at, besides those of the runs.
 PATHS, OCTAVES = 40, 6
+#: Order of samples: what is computed does not depend on that in which they come.
+_ORDER = attrgetter("problem", "asked_range", "nodes", "elapsed_s", "memory_bytes", "asked")
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79)
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One finished run: what was asked for, what it had, and how long it took.
-
-    ``asked``, ``nodes``: the count that it would have had without NIMO, and the one it had.
-    ``memory``: what was measured of the problem afterwards, as memory of all tasks; 0: unknown.
-    ``group``: the range of counts that the user asked for.
-    ``problem``: samples with the same text are known to have the same problem; empty: not known.
-
-    Raises ValueError: a count is no whole number of 1 or more, the time is not above zero, or the
-        memory is below it.
-    """
-
-    asked: int
-    nodes: int
-    time_s: float
-    memory: float = 0.0
-    group: tuple[int, int] = (0, 0)
-    problem: str = ""
-
-    def __post_init__(self) -> None:
-        need_nodes((self.asked, self.nodes))
-        need_positive("run time in seconds", self.time_s)
-        need_finite("memory of a problem", self.memory, least=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +102,14 @@ class Application:
 
     Without any sample it says what is usual.
 
-    Raises ValueError: ``same`` is no share.
+    Raises ValueError: ``same`` is no share, or what was asked for is not filled in a sample.
     """
 
     def __init__(self, samples: Sequence[Sample], *, same: float = 0.5) -> None:
         need_share("share of applications with one problem", same)
-        recent = sorted(samples[-RECENT:], key=_order)
+        recent = sorted(samples[-RECENT:], key=_ORDER)
+        if recent:
+            need_nodes([sample.asked for sample in recent])
         self.samples = tuple(recent)
         self._given = [
             _Given(recent, hypothesis, base, log(weight))
@@ -196,10 +175,6 @@ def _normal(knot: int) -> Floats:
     return np.array([NormalDist().inv_cdf(min(max(p, 0.01), 0.99)) for p in points])
 
 
-def _order(sample: Sample) -> tuple[object, ...]:
-    return attrgetter("problem", "group", "nodes", "time_s", "memory", "asked")(sample)
-
-
 def _hypotheses(
     samples: Sequence[Sample], same: float
 ) -> Iterator[tuple[_Hypothesis, float, float]]:
@@ -209,9 +184,9 @@ def _hypotheses(
         return
     middle = exp(fmean(log(sample.asked) for sample in samples))
     others: list[_Hypothesis] = []
-    if len({sample.problem or sample.group for sample in samples}) > 1:
+    if len({sample.problem or sample.asked_range for sample in samples}) > 1:
         others += [_ASKED, _ASKED_OWN, _WEAK]
-    memory = [sample.memory for sample in samples]
+    memory = [sample.memory_bytes for sample in samples]
     if min(memory) > 0 and log(max(memory) / min(memory)) > _ALIKE:
         others += [_MEMORY, _MEMORY_OWN]
     yield _SAME, middle, same if others else 1.0
@@ -244,7 +219,7 @@ class _Given:
         cells: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
         for number, members in enumerate(groups):
             for sample in members:
-                cells[number, sample.nodes].append(log(sample.time_s))
+                cells[number, sample.nodes].append(log(sample.elapsed_s))
         self._cells = self._places([n for _, n in cells], [g for g, _ in cells])
         self._mean = np.array([fmean(times) for times in cells.values()])
         self._runs = np.array([len(times) for times in cells.values()], dtype=float)
@@ -335,13 +310,13 @@ def _grouped(samples: Sequence[Sample], by: str) -> list[list[Sample]]:
     groups: defaultdict[object, list[Sample]] = defaultdict(list)
     for sample in samples:
         if sample.problem or by == "asked":
-            groups[sample.problem or sample.group].append(sample)
+            groups[sample.problem or sample.asked_range].append(sample)
     if by == "asked":
         return list(groups.values())
     by_memory: list[list[Sample]] = []
     unknown = (sample for sample in samples if not sample.problem)
-    for sample in sorted(unknown, key=attrgetter("memory")):
-        if not by_memory or sample.memory > by_memory[-1][0].memory * exp(_ALIKE):
+    for sample in sorted(unknown, key=attrgetter("memory_bytes")):
+        if not by_memory or sample.memory_bytes > by_memory[-1][0].memory_bytes * exp(_ALIKE):
             by_memory.append([])
         by_memory[-1].append(sample)
     return [*groups.values(), *by_memory]

@@ -25,6 +25,7 @@ from statistics import fmean, median, stdev
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.sample import Sample
 from predictor.types import Form, SizeTerm, Surface
 from sacct_ingest.runs.submission import SIZE
 
@@ -67,17 +68,6 @@ _LEAST_ERROR, _LIGHT = 0.005, 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class SizedRun:
-    """One finished run: what it was asked with, and its log run time."""
-
-    nodes: int  #: or CPUs or GPUs: what the curve counts
-    log_s: float
-    numbers: Mapping[str, float]
-    counts: tuple[float, ...]  #: of what it asked for: nodes, CPUs, tasks, memory
-    values: Mapping[str, str]  #: of the attributes that the application is split by
-
-
-@dataclass(frozen=True, slots=True)
 class Family:
     """What run time goes by, and how: fitted to the last runs of an application.
 
@@ -98,7 +88,7 @@ class Family:
 
 
 def choose(
-    runs: Sequence[SizedRun],
+    runs: Sequence[Sample],
     believed: Sequence[float | None],
     rivals: Sequence[str] = (),
     *,
@@ -118,7 +108,7 @@ def choose(
     runs, believed = runs[-RECENT:], believed[-RECENT:]
     if len(runs) < FEWEST:
         return None
-    log_s = np.array([run.log_s for run in runs])
+    log_s = np.array([math.log(run.elapsed_s) for run in runs])
     columns = _columns(runs)
     beside = _resources(runs) if resources else []
     kinds = _kinds(runs, columns)
@@ -207,7 +197,7 @@ def _better(one: Sequence[float], other: Sequence[float], gain: float, *, sure: 
     return fmean(gains) > sure * stdev(gains) / math.sqrt(len(gains))
 
 
-def _columns(runs: Sequence[SizedRun]) -> dict[str, Floats]:
+def _columns(runs: Sequence[Sample]) -> dict[str, Floats]:
     """Give the numbers that nearly all runs have, in several values; missing ones as usual.
 
     Counts of what was asked for are sizes of the request, not of the problem.
@@ -218,32 +208,32 @@ def _columns(runs: Sequence[SizedRun]) -> dict[str, Floats]:
         known = [one for one in given if one is not None]
         if len(set(known)) < VALUES or len(known) < (1 - _MISSING) * len(runs):
             continue
-        if any(_follows(given, [run.counts[i] for run in runs]) for i in range(3)):
+        if any(_follows(given, [run.requested[i] for run in runs]) for i in range(3)):
             continue
         usual = median(known)
         made[name] = np.array([usual if one is None else one for one in given])
     return made
 
 
-def _kinds(runs: Sequence[SizedRun], sized: Collection[str]) -> list[Floats]:
+def _kinds(runs: Sequence[Sample], sized: Collection[str]) -> list[Floats]:
     """Give a column for each kind of run, by values that are no numbers; one if kinds are many."""
-    kinds = [tuple(v for name, v in run.values.items() if name not in sized) for run in runs]
+    kinds = [tuple(v for name, v in run.attributes.items() if name not in sized) for run in runs]
     every = list(dict.fromkeys(kinds))
     if len(every) * _OF_KIND > len(runs):
         return [np.ones(len(runs))]
     return [np.array([float(one == kind) for one in kinds]) for kind in every]
 
 
-def _of_counts(runs: Sequence[SizedRun]) -> list[Floats]:
+def _of_counts(runs: Sequence[Sample]) -> list[Floats]:
     """Give columns of a regression for the count: its log, and the square of that."""
     logs = np.log([run.nodes for run in runs])
     counts = len(np.unique(logs))
     return [(logs - logs.mean()) ** power for power in (1, 2) if power < counts]
 
 
-def _resources(runs: Sequence[SizedRun]) -> list[Floats]:
+def _resources(runs: Sequence[Sample]) -> list[Floats]:
     """Give the logs of what runs asked for where it differed."""
-    asked = zip(*(run.counts for run in runs), strict=True)
+    asked = zip(*(run.requested for run in runs), strict=True)
     return [np.log(each) for each in asked if min(each) > 0 and len(set(each)) > 1]
 
 
@@ -306,14 +296,14 @@ class _Data:
 
     def __init__(
         self,
-        runs: Sequence[SizedRun],
+        runs: Sequence[Sample],
         sizes: Mapping[str, Floats],
         kinds: Sequence[Floats],
         beside: Sequence[Floats],
     ) -> None:
         logs = np.log(np.column_stack([*sizes.values()]))
         counts = np.log([float(run.nodes) for run in runs])
-        log_s = np.array([run.log_s for run in runs])
+        log_s = np.array([math.log(run.elapsed_s) for run in runs])
         self.names = tuple(sizes)
         self.centre, self.count = logs.mean(0), float(counts.mean())
         self.level = float(np.median(log_s))
@@ -371,7 +361,7 @@ class _Member:
 
 
 def _fitted(
-    runs: Sequence[SizedRun],
+    runs: Sequence[Sample],
     sizes: Mapping[str, Floats],
     kinds: Sequence[Floats],
     beside: Sequence[Floats],

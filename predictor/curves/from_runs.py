@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.product_limit import ProductLimit
-from predictor.types import Curve, Drift, Point, Problem, Run, problem
+from predictor.sample import Sample
+from predictor.types import Curve, Drift, Point, Problem, problem
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -46,7 +47,7 @@ _WINDOW, _SHUFFLES = 120, 999
 _ENOUGH = 3
 
 
-def follow(runs: Sequence[Run]) -> tuple[list[Run], Drift | None]:
+def follow(runs: Sequence[Sample]) -> tuple[list[Sample], Drift | None]:
     """Bring ``runs`` to the level of the newest ones.
 
     After each shift found, older runs give way to newer ones at the same node count; at other
@@ -90,7 +91,7 @@ def drift_problem(drift: Drift) -> Problem:
     return problem("drift:scaled", observe, stale=_listed(drift.stale), **facts)
 
 
-def started(run: Run) -> float:
+def started(run: Sample) -> float:
     """Start of a run, by which runs are ordered.
 
     The end would not do: of tasks that start together the shortest ends first.
@@ -120,7 +121,7 @@ class _Ranked:
         return sums / self.deviation
 
 
-def _shift(runs: Sequence[Run]) -> Drift | None:
+def _shift(runs: Sequence[Sample]) -> Drift | None:
     """Find the moment where the level changed most, unless that may be chance."""
     if len(runs) < 2 * _SIDE or _widest(runs) < LEAST:
         return None
@@ -139,7 +140,7 @@ def _shift(runs: Sequence[Run]) -> Drift | None:
     return Drift(float(starts[at]), float(np.exp(size)), len(runs) - at)
 
 
-def _widest(runs: Sequence[Run]) -> float:
+def _widest(runs: Sequence[Sample]) -> float:
     """Log of the widest ratio between runs at one node count: no shift is larger."""
     ends: dict[int, tuple[float, float]] = {}
     for run in runs:
@@ -148,7 +149,7 @@ def _widest(runs: Sequence[Run]) -> float:
     return max(math.log(high / low) for low, high in ends.values())
 
 
-def _ranked(runs: Sequence[Run], starts: Floats) -> _Ranked:
+def _ranked(runs: Sequence[Sample], starts: Floats) -> _Ranked:
     logs = np.log([run.elapsed_s for run in runs])
     cut = np.array([run.censored for run in runs])
     counts, strata = np.unique([run.nodes for run in runs], return_inverse=True)
@@ -227,7 +228,7 @@ class OtherSizes:
     """Runs of the other second sizes, beside those of ``each``."""
 
     each: int
-    runs: tuple[tuple[int, tuple[Run, ...]], ...]
+    runs: tuple[tuple[int, tuple[Sample, ...]], ...]
     in_all: bool = False  #: the first size counts the whole job
 
     def curve(self, own: Curve, settings: "CurveSettings") -> Curve:
@@ -255,7 +256,7 @@ class CurveSettings:
     resolution_s: float = 1.0
 
 
-def build(runs: Iterable[Run], settings: "CurveSettings | None" = None) -> Curve:
+def build(runs: Iterable[Sample], settings: "CurveSettings | None" = None) -> Curve:
     """Curve of ``runs``: the typical time at each node count, as ADEPT asks (section V.B).
 
     Repeats at one node count are reduced to one point, so that a count that was run often does
@@ -290,7 +291,7 @@ def build(runs: Iterable[Run], settings: "CurveSettings | None" = None) -> Curve
     return Curve(tuple(points), tuple(censored), chosen.resolution_s, drift, surprises)
 
 
-def _latest(group: list[Run], settings: "CurveSettings") -> list[Run]:
+def _latest(group: list[Sample], settings: "CurveSettings") -> list[Sample]:
     """Last runs that finished, with all that were cut off since: these crowd none of them out."""
     ordered = sorted(group, key=lambda run: (run.end_s, run.elapsed_s, run.censored))
     finished = [place for place, run in enumerate(ordered) if not run.censored]
@@ -299,14 +300,14 @@ def _latest(group: list[Run], settings: "CurveSettings") -> list[Run]:
     return ordered
 
 
-def _by_nodes(runs: Iterable[Run]) -> dict[int, list[Run]]:
+def _by_nodes(runs: Iterable[Sample]) -> dict[int, list[Sample]]:
     groups = defaultdict(list)
     for run in runs:
         groups[run.nodes].append(run)
     return groups
 
 
-def _without_outliers(runs: list[Run], settings: "CurveSettings") -> list[Run]:
+def _without_outliers(runs: list[Sample], settings: "CurveSettings") -> list[Sample]:
     """Drop finished runs far from the median of log time, by the modified z-score; needs three."""
     logs = [math.log(run.elapsed_s) for run in runs if not run.censored]
     if len(logs) < 3:
@@ -318,7 +319,7 @@ def _without_outliers(runs: list[Run], settings: "CurveSettings") -> list[Run]:
     return [run for run in runs if run.censored or abs(math.log(run.elapsed_s) - centre) <= reach]
 
 
-def _surprises(runs: Sequence[Run]) -> Iterator[float]:
+def _surprises(runs: Sequence[Sample]) -> Iterator[float]:
     """How far each run was from what the earlier ones let expect, outliers included."""
     earlier: list[float] = []
     for run in runs:
@@ -333,6 +334,6 @@ def _surprises(runs: Sequence[Run]) -> Iterator[float]:
             yield math.inf
 
 
-def _spread(runs: Sequence[Run]) -> float:
+def _spread(runs: Sequence[Sample]) -> float:
     logs = [math.log(run.elapsed_s) for run in runs if not run.censored]
     return statistics.stdev(logs) if len(logs) > 1 else 0.0

@@ -18,7 +18,8 @@ from predictor.level.calibration import BacktestSettings, Calibrator, JudgedPred
 from predictor.level.distribution import WINDOW
 from predictor.level.experts import AROUND, MIXED, Around, CurveAt, Experts, Guesses, RunRequest
 from predictor.models import base
-from predictor.types import Recorded, Run
+from predictor.sample import Sample
+from predictor.types import Recorded
 
 
 class ExpertPanel:
@@ -31,7 +32,12 @@ class ExpertPanel:
     """
 
     def __init__(
-        self, runs: Sequence[Run], around: Around = (), *, same: bool, curve: CurveAt | None = None
+        self,
+        runs: Sequence[Sample],
+        around: Around = (),
+        *,
+        same: bool,
+        curve: CurveAt | None = None,
     ) -> None:
         ordered, self.same = in_order(runs), same
         past = [run for run in ordered if not run.censored][-WINDOW:]
@@ -78,7 +84,7 @@ class NextRun:
         return self._panel.ask(nodes, limit_s)
 
 
-def in_order(runs: Sequence[Run]) -> list[Run]:
+def in_order(runs: Sequence[Sample]) -> list[Sample]:
     """Sort runs in the order of their ends, and always the same."""
     return sorted(runs, key=lambda run: (run.end_s, run.nodes, run.elapsed_s, run.limit_s))
 
@@ -96,7 +102,7 @@ def recorded(record: records.Record) -> tuple[Recorded, ...]:
 
 
 def replay(
-    runs: Sequence[Run],
+    runs: Sequence[Sample],
     record: records.Record,
     pooled: records.PooledErrors,
     settings: BacktestSettings,
@@ -131,7 +137,7 @@ class _Backtest:
 
     def __init__(
         self,
-        ordered: Sequence[Run],
+        ordered: Sequence[Sample],
         entries: list[records.RecordEntry],
         pooled: records.PooledErrors,
         settings: BacktestSettings,
@@ -150,7 +156,7 @@ class _Backtest:
             return None
         return curve_of(self._ordered[: bisect_right(self._ends, at_s)], nodes, self._settings)
 
-    def add(self, run: Run, curve: CurveAt | None) -> None:
+    def add(self, run: Sample, curve: CurveAt | None) -> None:
         """Judge what would have been said of a run."""
         ended = bisect_right(self._finished, run.submitted_s)
         past = self._past[max(ended - WINDOW, 0) : ended]
@@ -179,7 +185,7 @@ class _Backtest:
             entry = structs.replace(entry, acting=acting)
         self.entries.append(entry)
 
-    def _without_median(self, run: Run) -> bool:
+    def _without_median(self, run: Sample) -> bool:
         """Whether half of the runs before on its count, or more, were cut off: none was said."""
         before = self._ordered[: bisect_right(self._ends, run.submitted_s)]
         here = [one for one in before if one.nodes == run.nodes][-WINDOW:]
@@ -187,7 +193,7 @@ class _Backtest:
 
 
 def _entry(
-    run: Run, judged: JudgedPrediction, actual: float, *, same: bool, informed: bool
+    run: Sample, judged: JudgedPrediction, actual: float, *, same: bool, informed: bool
 ) -> records.RecordEntry:
     error = actual - judged.log_s
     errors = [None if log is None else round(actual - log, 4) for log in judged.guesses.logs]
@@ -210,13 +216,13 @@ def _entry(
     )
 
 
-def around_of(runs: Sequence[Run]) -> Around:
+def around_of(runs: Sequence[Sample]) -> Around:
     """Give the last of a user's runs as an identity with fewer than `AROUND` looks at them."""
     return tuple(run for run in in_order(runs) if not run.censored)[-AROUND:]
 
 
 def curve_of(
-    runs: Sequence[Run], nodes: Sequence[int], settings: BacktestSettings
+    runs: Sequence[Sample], nodes: Sequence[int], settings: BacktestSettings
 ) -> CurveAt | None:
     """Give the curve through runs at some node counts; None with fewer than three of them."""
     if len({run.nodes for run in runs if not run.censored}) < 3:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from predictor.checks import need_nodes, need_positive
 from predictor.level.distribution import WINDOW, Samples, samples
-from predictor.types import Run
+from predictor.sample import Sample
 
 #: Doublings between a limit and none, and the most that count between two limits.
 _FARTHEST = 9.0
@@ -63,7 +63,7 @@ class SimilarSettings:
 
 
 def typical(
-    request: RunRequest, past: Sequence[Run], settings: SimilarSettings | None = None
+    request: RunRequest, past: Sequence[Sample], settings: SimilarSettings | None = None
 ) -> float:
     """Run time in seconds with the highest expected accuracy min(p, a) / max(p, a).
 
@@ -86,7 +86,7 @@ def typical(
 
 
 def _weighed(
-    request: RunRequest, past: Sequence[Run], settings: SimilarSettings
+    request: RunRequest, past: Sequence[Sample], settings: SimilarSettings
 ) -> Iterator[tuple[float, float]]:
     """Run time, capped at the limit, and weight of each run."""
     longest = request.limit_s
@@ -142,7 +142,7 @@ AROUND = 60
 
 #: Last finished runs of the same user, of whatever application, as they ended: an identity with few
 #: runs leans on them.
-Around = tuple[Run, ...]
+Around = tuple[Sample, ...]
 #: How runs are alike: for those of one problem node counts matter most.
 _MANY, _SAME = SimilarSettings(), SimilarSettings(1000.0, 10.0, limit_doubled=1.0, fading=0.7)
 #: Powers with which memory fades for those who look at recent runs, of many problems and of one.
@@ -170,7 +170,7 @@ class Experts:
     """
 
     def __init__(
-        self, past: Sequence[Run], curve: CurveAt | None, around: Around = (), *, same: bool
+        self, past: Sequence[Sample], curve: CurveAt | None, around: Around = (), *, same: bool
     ) -> None:
         self._past, self._curve, self._same = past, curve, same
         self._own = _arrays(past[-WINDOW:])
@@ -250,7 +250,7 @@ class Experts:
         return tuple(map(math.log, times))
 
 
-def _arrays(past: Sequence[Run]) -> _Arrays:
+def _arrays(past: Sequence[Sample]) -> _Arrays:
     """Log run time, node count and limit of runs."""
     return (
         np.log([run.elapsed_s for run in past]),

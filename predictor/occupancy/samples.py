@@ -76,7 +76,11 @@ def occupancies(
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One run: attributes of its resources (ρ) and data (λ), all above zero, and what it took."""
+    """One run: attributes of its resources (ρ) and data (λ), all above zero, and what it took.
+
+    It is one of the papers' samples, of a space of assignments of resources; what other models know
+    of a run is in :class:`predictor.sample.Sample`.
+    """
 
     attributes: Mapping[str, float]
     measured: Occupancies

@@ -17,12 +17,14 @@ from predictor.level.calibration import JudgedPrediction
 from predictor.level.experts import AROUND
 from predictor.level.record import Record
 from predictor.models import selection
+from predictor.sample import Sample
 from predictor.table import doubtful, of_kind, round_time, table_of
 from predictor.tables import run_facts as facts
 from predictor.tables.kinds import kind_of_runs
 from predictor.tables.of_curve import REPEATS, curve_table, mixed, to_prediction
 from predictor.tables.of_node_types import SumsByType, split, type_tables
 from predictor.tables.resource_use import had_whole_nodes, memory_need, node_power, resource_uses
+from predictor.tables.samples import ended_runs, samples_of
 from predictor.tables.settings import TableSettings
 from predictor.tables.starts import with_starts
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
@@ -71,10 +73,10 @@ def tabulate(
         if table is not None:
             # A table of one node type counts the runs on that type.
             counted = next(iter(groups.values()))
-    own = facts.runs_of(counted)
+    own = samples_of(counted)
     finished = sum(not run.censored for run in own)
     if table is not None:
-        others_of_type = {name: facts.runs_of(group) for name, group in groups.items()}
+        others_of_type = {name: samples_of(group) for name, group in groups.items()}
         table = replace(
             table,
             by_type=tuple(
@@ -122,7 +124,7 @@ def record_of(
     if same and len(settings.node_types) > 1:
         rows = next(iter(split(rows, settings.node_types).values()))
     return backtest.replay(
-        facts.runs_of(rows), old or Record(), settings.pooled, settings.backtest, same=same
+        samples_of(rows), old or Record(), settings.pooled, settings.backtest, same=same
     )
 
 
@@ -153,7 +155,7 @@ def mixture(
     runs: IdentityRuns, settings: TableSettings, *, record: Record
 ) -> types.PredictionTable | None:
     """Table of runs that are not one curve: a history; parameters of `tabulate`."""
-    own = facts.runs_of(runs.rows)
+    own = samples_of(runs.rows)
     finished = sum(not run.censored for run in own)
     if finished < 2:
         return None
@@ -194,9 +196,7 @@ def _described(
         to_limit=to_limit,
         endings=endings,
         work_dirs=facts.work_dirs_of(rows),
-        last_s=max(
-            ((row.end_s or 0) - row.elapsed_s for row in facts.ended_runs(rows)), default=0.0
-        ),
+        last_s=max(((row.end_s or 0) - row.elapsed_s for row in ended_runs(rows)), default=0.0),
         level=level.value,
         key=runs.key,
         label=facts.label_of(level, runs.key, rows),
@@ -220,7 +220,7 @@ def _described(
 
 
 def history_table(
-    runs: Sequence[types.Run], level: KeyLevel, settings: TableSettings, record: Record
+    runs: Sequence[Sample], level: KeyLevel, settings: TableSettings, record: Record
 ) -> types.PredictionTable:
     """Table of run times on node counts that were run; of one application on counts around, too.
 

@@ -28,9 +28,10 @@ from predictor.level.experts import Around
 from predictor.level.record import ENOUGH, OWN, Record
 from predictor.models import base, selection
 from predictor.models.selection import Choice
+from predictor.sample import Sample
 from predictor.table import BY_TRUST, round_time, table_of, worse
 from predictor.tables.settings import TableSettings
-from predictor.types import Curve, Prediction, PredictionTable, Problem, Run, Tail, Verdict, problem
+from predictor.types import Curve, Prediction, PredictionTable, Problem, Tail, Verdict, problem
 from sacct_ingest.records import JobState
 from sacct_ingest.store.rows import RunRow
 from sacct_ingest.text.slurm_text import time_span
@@ -48,7 +49,7 @@ _STEP = 2**0.5
 
 
 def panel_of(
-    choice: Choice, fitted: Sequence[Prediction], runs: Sequence[Run], around: Around
+    choice: Choice, fitted: Sequence[Prediction], runs: Sequence[Sample], around: Around
 ) -> ExpertPanel:
     """Experts on the runs of a curve, which is one of them.
 
@@ -75,7 +76,7 @@ class CurveFit:
 
 
 def earn(
-    fit: CurveFit, runs: Sequence[Run], record: Record, settings: TableSettings
+    fit: CurveFit, runs: Sequence[Sample], record: Record, settings: TableSettings
 ) -> tuple[list[Prediction], tuple[Verdict, ...], tuple[Problem, ...]]:
     """Predictions, intervals and verdicts that the record of an identity allows.
 
@@ -150,7 +151,7 @@ def _no_surer_than_beside(
     return wider, tuple(lower)
 
 
-def _at_level(choice: Choice, runs: Sequence[Run]) -> list[Run]:
+def _at_level(choice: Choice, runs: Sequence[Sample]) -> list[Sample]:
     """Leave out runs at another level: the curve has moved them, and history has not."""
     drift = choice.curve.drift
     return [run for run in runs if drift is None or run.nodes not in drift.stale]
@@ -276,7 +277,7 @@ _FITS = 32
 
 
 def curve_table(
-    drawn: Curve, runs: Sequence[Run], settings: TableSettings, record: Record
+    drawn: Curve, runs: Sequence[Sample], settings: TableSettings, record: Record
 ) -> PredictionTable:
     """Table of a curve, whose predictions and verdicts its record corrects.
 
@@ -315,7 +316,7 @@ def curve_table(
 @lru_cache(maxsize=_FITS)
 def _fit(
     drawn: Curve,
-    runs: tuple[Run, ...],
+    runs: tuple[Sample, ...],
     backtest: BacktestSettings,
     nodes: tuple[int, ...],
     shares: tuple[float, ...],

@@ -29,9 +29,10 @@ from predictor.node_types.ratios import (
     ratio_at,
 )
 from predictor.node_types.recognition import NodeType
+from predictor.sample import Sample
 from predictor.table import at, covers, doubtful, quantile, round_time, verdict_at, worse
 from predictor.tables.of_curve import curve_table, knee_of, max_useful_of
-from predictor.tables.run_facts import runs_of
+from predictor.tables.samples import samples_of
 from predictor.tables.settings import TableSettings
 from predictor.types import (
     ByType,
@@ -40,7 +41,6 @@ from predictor.types import (
     Prediction,
     PredictionTable,
     Problem,
-    Run,
     Tail,
     Verdict,
     problem,
@@ -105,17 +105,17 @@ def type_tables(
     if not reference:
         return None
     evidence = gather_evidence(reference, rows, settings.node_types, sums)
-    drawn = build(runs_of(rows), settings.curve)
+    drawn = build(samples_of(rows), settings.curve)
     if len(drawn.points) < selection.MIN_POINTS:
         # Too few there: runs on the other types stand in, as if they had been on it.
-        moved = [as_on(evidence, name, runs_of(theirs)) for name, theirs in others]
-        runs = [*runs_of(rows), *chain.from_iterable(moved)]
+        moved = [as_on(evidence, name, samples_of(theirs)) for name, theirs in others]
+        runs = [*samples_of(rows), *chain.from_iterable(moved)]
         drawn = build(runs, settings.curve)
         if len(drawn.points) < selection.MIN_POINTS:
             return None
         base = doubted(curve_table(drawn, runs, settings, record), reference)
     else:
-        base = curve_table(drawn, runs_of(rows), settings, record)
+        base = curve_table(drawn, samples_of(rows), settings, record)
     own = {name: _own(theirs, settings) for name, theirs in others}
     others_tables = predict_types(base, own, evidence, settings.reliability)
     points = [*base.observed, *chain.from_iterable(one.curve.points for one in own.values())]
@@ -125,7 +125,7 @@ def type_tables(
 
 def _own(rows: Sequence[RunRow], settings: TableSettings) -> OwnCurve:
     """Observations on one node type, with the table that they make where they are many."""
-    runs = runs_of(rows)
+    runs = samples_of(rows)
     curve = build(runs, settings.curve)
     many = len(curve.points) >= OWN_POINTS
     table = curve_table(curve, runs, settings, Record()) if many else None
@@ -150,7 +150,7 @@ def gather_evidence(
     )
 
 
-def as_on(evidence: TypeEvidence, node_type: str, runs: Sequence[Run]) -> list[Run]:
+def as_on(evidence: TypeEvidence, node_type: str, runs: Sequence[Sample]) -> list[Sample]:
     """Move runs on a node type to the reference type."""
     nodes = [run.nodes for run in runs]
     said = believe(evidence, {}, node_type).way(evidence, node_type, (), nodes) if runs else None

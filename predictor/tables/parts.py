@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import structs
 
 from predictor.application import sizes
-from predictor.application.sizes import Family, SizedRun
+from predictor.application.sizes import Family
 from predictor.application.surface import Slice
 from predictor.curves.from_runs import OtherSizes
 from predictor.level.record import ENOUGH, Record, built_in
@@ -26,6 +26,7 @@ from predictor.tables.build import IdentityRuns, mixture, record_of, tabulate, u
 from predictor.tables.learned import learned
 from predictor.tables.of_family import of_family
 from predictor.tables.of_node_types import SumsByType
+from predictor.tables.samples import ended_runs, sample_of, samples_of
 from predictor.tables.settings import TableSettings
 from predictor.tables.split import Axis, axis_of, on_axis
 from predictor.types import Change, Part, PredictionTable, problem
@@ -76,12 +77,12 @@ def tables_of(
     rows: Sequence[RunRow] = [row.without_added_cpus() for row in asked]
     unmoved = replace(identity, rows=rows)
     before = (records or {}).get(identity.key, Record())
-    finished = run_facts.ended_runs(rows)
+    finished = ended_runs(rows)
     axis = axis_of(finished) if level in CURVE_LEVELS else Axis(Unit.NODES, {})
     family = None if by_model else _family(level, axis, finished, before)
     if family is not None:
         rows = _as_references(family, axis, rows, finished)
-        finished = run_facts.ended_runs(rows)
+        finished = ended_runs(rows)
     sized = _names_of(family)
     if sized != _names_of_record(before):
         # What errors were of is no more: the record begins anew.
@@ -116,7 +117,7 @@ def _by_learning(
     """Fit what `nimo learn` ran by its model; ``made`` without such runs."""
     whole, parts, fitted = made[0], [], []
     alone = replace(settings, backtest=replace(settings.backtest, around=()))
-    for of, rows, sized in learned(run_facts.ended_runs(identity.rows)):
+    for of, rows, sized in learned(ended_runs(identity.rows)):
         own = replace(identity, key=part_key(identity.key, _digest(of)), rows=rows)
         one, *_ = tables_of(own, alone, records=records, by_model=True)
         if one.table is None or whole.table is None:
@@ -186,15 +187,8 @@ def _family(
     if not split_by or len(last) < split.FEW:
         split_by = list(split.choose(last, few=False))
     believed = split.predicted(last, split_by)
-    runs = [_sized_run(row, size, split_by) for row, (_, size) in last]
+    runs = [sample_of(row, size=size, split_by=split_by) for row, (_, size) in last]
     return sizes.choose(runs, believed, [*named, *split_by])
-
-
-def _sized_run(row: RunRow, size: int, names: Sequence[str]) -> SizedRun:
-    attributes = row.attributes
-    counts = row.nodes, row.cpus, row.tasks or 0, row.req_mem_bytes or 0
-    values = {name: attributes.get(name, "") for name in names}
-    return SizedRun(size, log(row.elapsed_s), numbers_of(attributes), counts, values)
 
 
 def _numbered(row: RunRow) -> bool:
@@ -257,7 +251,7 @@ def _as_sure(shown: PredictionTable, own: PredictionTable) -> bool:
 
 def _sizes_of(rows: Iterable[RunRow], unit: Unit) -> tuple[int, ...]:
     """Give the sizes that runs had, as far as these say a run time; rising."""
-    sizes_had = {unit.size_of(row) for row in run_facts.ended_runs(rows)}
+    sizes_had = {unit.size_of(row) for row in ended_runs(rows)}
     return tuple(sorted(sizes_had - {0}))
 
 
@@ -348,9 +342,7 @@ def _others(group: Part, groups: Mapping[Part, Sequence[RunRow]], unit: Unit) ->
     if not sizes:
         return None
     rest = [one for one in alike if one is not group]
-    runs = tuple(
-        (sizes[one.layout], tuple(run_facts.runs_of(on_axis(groups[one], unit)))) for one in rest
-    )
+    runs = tuple((sizes[one.layout], tuple(samples_of(on_axis(groups[one], unit)))) for one in rest)
     return OtherSizes(sizes[group.layout], runs, in_all=unit is not Unit.NODES)
 
 

@@ -11,9 +11,11 @@ from math import exp, inf, log
 from operator import attrgetter
 from statistics import fmean
 
-from predictor.application.model import Application, Paths, Sample
+from predictor.application.model import Application, Paths
 from predictor.application.request import log_ratios
+from predictor.sample import Sample
 from predictor.table import digest_of_folder
+from predictor.tables.samples import Range, asked_of, ended_runs, sample_of
 from predictor.types import (
     UNBOUNDED,
     AskedRange,
@@ -24,10 +26,9 @@ from predictor.types import (
     Memory,
     PredictionTable,
     Problem,
-    Run,
     problem,
 )
-from sacct_ingest.records import JobState, KeyLevel, Says
+from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.runs.evidence import evidence_of, node_need
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store.rows import RunRow
@@ -162,31 +163,6 @@ def _singular(words: str, runs: int) -> str:
 _SINCE_CUT = 10
 
 
-def ended_runs(rows: Iterable[RunRow]) -> list[RunRow]:
-    """Select the runs with a run time: finished, or cut off; failed ones have none."""
-    return [row for row in rows if evidence_of(row).run_time is not Says.NOTHING]
-
-
-def runs_of(rows: Iterable[RunRow]) -> list[Run]:
-    """Give what a curve needs of the runs with a run time."""
-    runs = []
-    for row in rows:
-        said = evidence_of(row)
-        if said.run_time is Says.NOTHING:
-            continue
-        run = Run(
-            nodes=row.nodes,
-            elapsed_s=float(said.elapsed_s),
-            end_s=float(row.end_s or 0),
-            censored=said.run_time is Says.AT_LEAST,
-            limit_s=float(row.limit_s or 0),
-            submit_s=float(row.submit_s),
-            out_of_time=row.state.out_of_time,
-        )
-        runs.append(run)
-    return runs
-
-
 def command_of(level: KeyLevel, rows: Sequence[RunRow]) -> str:
     """Script and arguments of the newest run that has a submit line; empty for other keys."""
     if level not in (KeyLevel.SCRIPT, KeyLevel.LINE):
@@ -243,7 +219,6 @@ def longest_of(rows: Iterable[RunRow]) -> tuple[Longest, ...]:
 
 #: Reason of a decision that changed a count to learn.
 LEARNED = "learning"
-_Range = tuple[int, int]
 _DAY_S = 86_400
 #: Units of decisions that are about no node count.
 _SIZES = (Unit.CPUS.value, Unit.GPUS.value)
@@ -288,18 +263,22 @@ def change_of(
     level: how it was recognised.
     sized: what differs between problems was taken out of run times.
     """
-    finished = [row for row in rows if row.state is JobState.COMPLETED and row.elapsed_s > 0]
-    runs = [_run(row, unit) for row in finished if row.nodes > 0]
+    finished = [
+        row
+        for row in rows
+        if row.state is JobState.COMPLETED and row.elapsed_s > 0 and row.nodes > 0
+    ]
+    runs = [sample_of(row, asked_in=unit) for row in finished]
     one_count = len({run.nodes for run in runs}) < 2
-    memory = [run.memory for run in runs]
+    memory = [run.memory_bytes for run in runs]
     prior = _VISIBLE if sized else prior_of_one_problem(level, finished, memory)
     made = _prior() if one_count else _change(Application(runs, same=prior))
-    by_range: defaultdict[_Range, list[tuple[Sample, RunRow]]] = defaultdict(list)
+    by_range: defaultdict[Range, list[tuple[Sample, RunRow]]] = defaultdict(list)
     # Sizes besides nodes are asked for as one number; that NIMO chose another says of a range.
-    moved = {run.group for run in runs if run.nodes != run.asked and unit is not Unit.NODES}
+    moved = {run.asked_range for run in runs if run.nodes != run.asked and unit is not Unit.NODES}
     for run, row in zip(runs, finished, strict=True):
-        if run.group[0] != run.group[1] or run.group in moved:
-            by_range[run.group].append((run, row))
+        if run.asked_range[0] != run.asked_range[1] or run.asked_range in moved:
+            by_range[run.asked_range].append((run, row))
     ranges = tuple(
         AskedRange(
             low=low,
@@ -398,37 +377,13 @@ def with_asked_cpus(row: RunRow) -> RunRow:
     return replace(row, req_cpus=-(-row.req_cpus * row.nodes // least))
 
 
-def _moved(row: RunRow, change: Change, levels: dict[_Range, int], unit: Unit) -> RunRow:
+def _moved(row: RunRow, change: Change, levels: dict[Range, int], unit: Unit) -> RunRow:
     asked, group = asked_of(row, unit)
     level = levels.get(group, asked)
     if level == row.nodes:
         return row
     (paths,) = log_ratios(change, level, [row.nodes])
     return replace(row, nodes=level).lasting(row.elapsed_s / exp(fmean(paths)))
-
-
-def _run(row: RunRow, unit: Unit) -> Sample:
-    asked, group = asked_of(row, unit)
-    memory = float((row.mem_bytes or 0) * (row.tasks or row.nodes))
-    if unit is not Unit.NODES:
-        memory = float(row.mem_bytes or 0)  # of the whole job already
-    return Sample(asked, row.nodes, float(row.elapsed_s), memory, group, row.submission.study)
-
-
-def asked_of(row: RunRow, unit: Unit) -> tuple[int, _Range]:
-    """Count that a run would have had without NIMO, and the range that its user asked for."""
-    asked = row.asked_size if row.asked_unit == unit.value else None
-    if unit is not Unit.NODES:
-        return asked or row.nodes, (asked or row.nodes,) * 2
-    low, high = row.asked_low, row.asked_high
-    if not row.asked_unit and row.submission.program:
-        low, high = row.submission.nodes or (None, None)
-    elif not row.asked_unit:
-        low = high = row.nodes
-    if low != high or (asked is not None and low is None):
-        return asked or row.nodes, (low or 0, high or 0)
-    own = asked or row.nodes
-    return own, (own, own)
 
 
 @cache

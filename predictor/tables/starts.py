@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from predictor.curves.from_runs import follow, started
 from predictor.product_limit import ProductLimit
+from predictor.sample import Sample
 from predictor.table import BY_TRUST, level_quantile, quantile, round_time, scaled_starts, worse
 from predictor.types import (
     HISTORY,
@@ -23,7 +24,6 @@ from predictor.types import (
     ByType,
     PredictionTable,
     Problem,
-    Run,
     Starts,
     Verdict,
     problem,
@@ -49,14 +49,14 @@ class _Columns:
     high_s: list[float]
 
 
-def with_starts(table: _Table, runs: Sequence[Run], *, same: bool) -> _Table:
+def with_starts(table: _Table, runs: Sequence[Sample], *, same: bool) -> _Table:
     """Give a table that no start contradicts.
 
     runs: of the identity, finished or cut off, on the table's counts.
     same: they are taken to be of one application on one problem.
     """
     since_s = _level_since(table, runs)
-    ran: dict[int, list[Run]] = defaultdict(list)
+    ran: dict[int, list[Sample]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: (run.submitted_s, run.end_s)):
         if run.nodes > 0 and run.elapsed_s > 0 and started(run) >= since_s:
             ran[run.nodes].append(run)
@@ -93,7 +93,7 @@ def with_starts(table: _Table, runs: Sequence[Run], *, same: bool) -> _Table:
     )
 
 
-def _level_since(table: PredictionTable | ByType, runs: Sequence[Run]) -> float:
+def _level_since(table: PredictionTable | ByType, runs: Sequence[Sample]) -> float:
     """Start of the runs at the present level, seconds since the epoch."""
     if not any(one.name == "drift" for one in table.problems):
         return -inf
@@ -101,18 +101,18 @@ def _level_since(table: PredictionTable | ByType, runs: Sequence[Run]) -> float:
     return drift.since_s if drift is not None else -inf
 
 
-def _telling(runs: Sequence[Run]) -> list[Run]:
+def _telling(runs: Sequence[Sample]) -> list[Sample]:
     """Leave out what was cut off at once, before any run had finished: it tells nothing."""
     shortest_s = min((run.elapsed_s for run in runs if not run.censored), default=0.0)
     least_s = min(shortest_s, _AT_ONCE_S)
     return [run for run in runs if not run.censored or run.elapsed_s >= least_s]
 
 
-def _newest_limit(runs: Sequence[Run]) -> float:
+def _newest_limit(runs: Sequence[Sample]) -> float:
     return next((run.limit_s for run in reversed(runs) if run.limit_s > 0), 0.0)
 
 
-def _starts(nodes: int, runs: Sequence[Run], limit_s: float, *, same: bool) -> Starts:
+def _starts(nodes: int, runs: Sequence[Sample], limit_s: float, *, same: bool) -> Starts:
     """Sum up starts on one count, for a request with a time limit; 0: without."""
     alike = [run for run in runs if _had(run.limit_s, limit_s, same=same)] or runs
     # Of one problem other limits say something, too; of many each has its own.
@@ -158,7 +158,7 @@ def _is_longer(one: Starts, table: PredictionTable) -> bool:
 def _moved(
     columns: _Columns,
     held: Mapping[int, Starts],
-    by_count: Mapping[int, Sequence[Run]],
+    by_count: Mapping[int, Sequence[Sample]],
     *,
     spread: bool,
 ) -> dict[int, Starts]:
@@ -189,7 +189,7 @@ def _moved(
     return entries
 
 
-def _factor(runs: Sequence[Run], one: Starts) -> float:
+def _factor(runs: Sequence[Sample], one: Starts) -> float:
     """By how much what was cut off is above what finished, at the median."""
     finished = ProductLimit.of((run.elapsed_s, False) for run in runs if not run.censored)
     every = ProductLimit.of((run.elapsed_s, run.censored) for run in runs)
@@ -200,7 +200,7 @@ def _factor(runs: Sequence[Run], one: Starts) -> float:
 
 
 def _at_limit(
-    one: AtLimit, nodes: tuple[int, ...], by_count: Mapping[int, Sequence[Run]], *, same: bool
+    one: AtLimit, nodes: tuple[int, ...], by_count: Mapping[int, Sequence[Sample]], *, same: bool
 ) -> AtLimit:
     columns = _Columns(nodes, list(one.median_s), list(one.low_s), list(one.high_s))
     every = {n: _starts(n, own, one.limit_s, same=same) for n, own in by_count.items()}

@@ -24,7 +24,7 @@ from predictor.application.request import DRAWS, for_request, ratios
 from predictor.models.downey import speedup
 from predictor.refit import RefitInput, fits_of
 from predictor.table import covers
-from predictor.tables.run_facts import asked_of
+from predictor.tables.samples import asked_of
 from predictor.tables.settings import TableSettings
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.errors import NimoError

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from predictor import Run, Verdict
-from predictor.application import model as application
+from predictor import Verdict
+from predictor.application.model import Application
 from predictor.application.request import for_request
 from predictor.curves.reliability import measure
 from predictor.forecasts.forecasters import Bank, Criterion, Forecast, forecast_series
@@ -36,9 +36,11 @@ from predictor.occupancy.application_model import OccupancyModel
 from predictor.occupancy.fit import supported
 from predictor.occupancy.functions import Shape, Term
 from predictor.occupancy.regression import LinearOccupancyModel, linear
-from predictor.occupancy.samples import Occupancies, Sample, history_samples
+from predictor.occupancy.samples import Occupancies, history_samples
+from predictor.occupancy.samples import Sample as OccupancySample
 from predictor.product_limit import ProductLimit
 from predictor.refit import RefitInput, fits_of
+from predictor.sample import Sample
 from predictor.table import table_of
 from predictor.tables.of_curve import to_prediction
 from predictor.tables.resource_use import memory_need
@@ -71,7 +73,9 @@ TIMES = [point.time_s for point in CURVE.points]
 FIT = Averaged().fit(CURVE)
 TABLE = table_of(FIT.predict(NODES), (Verdict.RELIABLE,) * 5, 0.9)
 AMOUNTS = [{"cpu": c, "lat": n} for c, n in ((1.0, 9.0), (2.0, 9.0), (4.0, 9.0), (1.0, 3.0))]
-SAMPLES = [Sample(one, Occupancies(8 / one["cpu"], one["lat"], 1.0, 10.0)) for one in AMOUNTS]
+SAMPLES = [
+    OccupancySample(one, Occupancies(8 / one["cpu"], one["lat"], 1.0, 10.0)) for one in AMOUNTS
+]
 MEASURED = [one.measured for one in SAMPLES]
 PROFILE = OccupancyModel().fit(SAMPLES)
 SPACE = Space.full({"cpu": (1.0, 2.0), "lat": (1.0, 3.0)}, {"cpu": True, "lat": False})
@@ -81,7 +85,7 @@ EVIDENCE = TypeEvidence(
     reference="old", figures={"old": {"cpu": 1.0}, "new": {"cpu": 2.0}}, utilisation=[(4, 0.9)]
 )
 
-ROWS = [Run(n, t) for n, t in zip(NODES, TIMES, strict=True)]
+ROWS = [Sample(n, t) for n, t in zip(NODES, TIMES, strict=True)]
 N, T = np.array(NODES, float), np.array(TIMES)
 ENVELOPE = envelope(N, T, 0.05)
 OBSERVED = ObservedRatios((4, 8), (0.1, 0.2), (0.01, 0.01))
@@ -164,9 +168,9 @@ def scheduled(nodes: int, submit_s: list[float], closed: int) -> ReplaySchedule:
 #: A call that works for each function or class; None: the function itself.
 CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "application.shapes.log_ratio": (None, {"doublings": np.array([-1.0, 0.0, 2.0])}),
-    "application.model.Sample": (
-        lambda **given: application.Application([application.Sample(**given)] * 2).paths().logs,
-        {"asked": 8, "nodes": 4, "time_s": 9.0, "memory": 5.0},
+    "application.model.Application": (
+        lambda **given: Application([Sample(**given)] * 2).paths().logs,
+        {"nodes": 4, "elapsed_s": 9.0, "asked": 8, "memory_bytes": 5.0},
     ),
     "application.request.log_ratios": (None, {"change": CHANGE, "asked": 4, "counts": [2]}),
     "application.request.ratios": (
@@ -177,7 +181,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     ),
     "application.request.range_of": (None, {"change": CHANGE, "given": (1, 8)}),
     "types.Point": (None, {"nodes": 4, "time_s": 10.0, "repeats": 2, "spread": 0.1}),
-    "types.Run": (None, {"nodes": 4, "elapsed_s": 10.0, "end_s": 5.0}),
+    "sample.Sample": (None, {"nodes": 4, "elapsed_s": 10.0, "end_s": 5.0}),
     "types.Curve": (None, {"points": CURVE.points, "resolution_s": 1.0}),
     "models.selection.Choice": (
         partial(asked, CHOICE), {"nodes": NODES, "level": 0.9, "shares": [0.5, 0.9]},

@@ -19,7 +19,8 @@ import pytest
 
 from benchmarks._error_measures import mape, mse, nmae, order_preserving_degree, percentage_errors
 from benchmarks._parametric import Amdahl, Usl
-from predictor import Curve, Point, Run
+from predictor import Curve, Point, Sample
+from predictor.application.model import Application
 from predictor.curves.reliability import Prior, ReliabilitySettings, around, measure
 from predictor.forecasts.transfer_time import transfer_time
 from predictor.level.calibration import BacktestSettings, Calibrator
@@ -189,10 +190,13 @@ ROWS = [
     (POSITIVE, lambda v: Point(4, v), NOT_POSITIVE),
     (COUNT, lambda v: Point(v, 10.0), (0, -4, nan, inf, 2.5)),
     (FINITE, lambda v: Point(4, 10.0, *v), ((0, 0.0), (1, nan), (1, -0.1), (1, inf))),
-    (POSITIVE, lambda v: Run(4, v), NOT_POSITIVE),
-    (COUNT, lambda v: Run(v, 10.0), (0, -4, nan, inf, 2.5)),
-    (FINITE, lambda v: Run(4, 10.0, v), NOT_FINITE),
-    (FINITE, lambda v: Run(4, 10.0, limit_s=v), (*NOT_FINITE, -1.0)),
+    (POSITIVE, lambda v: Sample(4, v), NOT_POSITIVE),
+    (COUNT, lambda v: Sample(v, 10.0), (0, -4, nan, inf, 2.5)),
+    (FINITE, lambda v: Sample(4, 10.0, v), NOT_FINITE),
+    (FINITE, lambda v: Sample(4, 10.0, limit_s=v), (*NOT_FINITE, -1.0)),
+    (FINITE, lambda v: Sample(4, 10.0, memory_bytes=v), (*NOT_FINITE, -1.0)),
+    (COUNT, lambda v: Sample(4, 10.0, asked=v), (-4, nan, inf, 2.5)),
+    (COUNT, lambda v: Application([Sample(4, 10.0, asked=v)]), (0,)),
     (RISE, lambda v: curve_of(v, [100.0 / n for n in v]), UNORDERED),
     (
         RISE,

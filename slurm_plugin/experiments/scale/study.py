@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from predictor.curves import from_runs as curve
 from predictor.models.averaged.model import Averaged, AveragedFit
 from predictor.models.selection import MIN_POINTS
-from predictor.types import Prediction, Run
+from predictor.sample import Sample
+from predictor.types import Prediction
 from sacct_ingest.errors import ScriptError
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
@@ -50,7 +51,7 @@ class Next:
     why: str
 
 
-def fitted(runs: Sequence[Run]) -> AveragedFit | None:
+def fitted(runs: Sequence[Sample]) -> AveragedFit | None:
     """Fit the runs of a study; None: of fewer than three counts."""
     drawn = curve.build(runs)
     return Averaged().fit(drawn) if len(drawn.points) >= MIN_POINTS else None
@@ -69,7 +70,7 @@ def answer_of(fit: AveragedFit, counts: Sequence[int], *, weak: bool) -> Answer:
 
 
 def next_count(
-    runs: Sequence[Run],
+    runs: Sequence[Sample],
     counts: Sequence[int],
     closed: Collection[int],
     *,
@@ -312,10 +313,10 @@ class Study:
         return [one for one in self.runs if not one.ended]
 
     @property
-    def observed(self) -> list[Run]:
+    def observed(self) -> list[Sample]:
         """Run times; those stopped by their limit are lower bounds."""
         return [
-            Run(one.count, one.elapsed_s, censored=not one.good)
+            Sample(one.count, one.elapsed_s, censored=not one.good)
             for one in self.runs
             if one.elapsed_s > 0 and (one.good or one.state == JobState.TIMEOUT)
         ]

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from predictor.application.request import for_request, log_ratios
-from predictor.application.sizes import SizedRun, choose
+from predictor.application.sizes import choose
 from predictor.application.surface import OWN_ROW, Slice, beside_own, for_sizes, spread
+from predictor.sample import Sample
 from predictor.table import at, encode
 from predictor.tables.build import IdentityRuns
 from predictor.tables.of_family import reach
@@ -32,8 +33,11 @@ COUNTS = (1, 2, 4, 8, 16)
 def runs_of(time_s, numbers, noise=0.02):
     rng = random.Random(1)
     return [
-        SizedRun(
-            2, math.log(time_s(x) * rng.lognormvariate(0, noise)), {"--steps": x}, (2, 8, 8), {}
+        Sample(
+            nodes=2,
+            elapsed_s=time_s(x) * rng.lognormvariate(0, noise),
+            numbers={"--steps": x},
+            requested=(2, 8, 8),
         )
         for x in numbers
     ]
@@ -44,8 +48,8 @@ def program(time_s, count, *, seed=1, noise=0.02):
     rng, made = random.Random(seed), []
     for _ in range(count):
         n, x, y = rng.choice(COUNTS), float(rng.choice(STEPS)), float(rng.choice((1, 2, 5, 10)))
-        log_s = math.log(time_s(n, x, y)) + rng.gauss(0, noise)
-        made.append(SizedRun(n, log_s, {"x": x, "y": y}, (n, 8 * n, n), {}))
+        elapsed_s = time_s(n, x, y) * math.exp(rng.gauss(0, noise))
+        made.append(Sample(n, elapsed_s, numbers={"x": x, "y": y}, requested=(n, 8 * n, n)))
     return made
 
 
@@ -112,11 +116,11 @@ def test_a_number_does_not_count_that_says_no_more_than_others(given):
     runs = runs_of(lambda steps: 20 + 0.6 * steps, numbers)
     believed = [None] * 40
     if given == "chance":
-        runs = [replace(one, log_s=float(i % 5)) for i, one in enumerate(runs)]
+        runs = [replace(one, elapsed_s=math.exp(i % 5)) for i, one in enumerate(runs)]
     elif given == "request":
-        runs = [replace(one, counts=(one.numbers["--steps"] / 4, 1, 1)) for one in runs]
+        runs = [replace(one, requested=(one.numbers["--steps"] / 4, 1, 1)) for one in runs]
     else:
-        believed = [one.log_s for one in runs]
+        believed = [math.log(one.elapsed_s) for one in runs]
     assert choose(runs, believed) is None
 
 
@@ -128,7 +132,7 @@ def asked_with(noise=0.0):
             for memory in (2.0, 8.0):
                 time_s = 600 * size / cpus * (3 if memory < 8 else 1) * rng.lognormvariate(0, noise)
                 asked = (1, cpus, 1, memory)
-                runs.append(SizedRun(1, math.log(time_s), {"size": size}, asked, {}))
+                runs.append(Sample(1, time_s, numbers={"size": size}, requested=asked))
     return runs
 
 
@@ -136,7 +140,7 @@ def test_a_number_is_found_where_several_resources_vary():
     runs = asked_with(noise=0.05)
     (term,) = choose(runs, [None] * 18).terms
     assert term.exponent == pytest.approx(1.0, abs=0.05)
-    constant = [replace(one, log_s=one.log_s - math.log(one.numbers["size"])) for one in runs]
+    constant = [replace(one, elapsed_s=one.elapsed_s / one.numbers["size"]) for one in runs]
     assert choose(constant, [None] * 18) is None
     unnamed = [replace(one, numbers={"-s": one.numbers["size"]}) for one in runs]
     found = choose(unnamed, [None] * 18)
@@ -147,13 +151,13 @@ def test_runs_as_references_keep_what_resources_do():
     exact = asked_with()
     family = choose(exact, [None] * 18)
     (term,) = family.terms
-    moved = [one.log_s - math.log(one.numbers["size"] / term.reference) for one in exact]
+    moved = [math.log(one.elapsed_s / one.numbers["size"] * term.reference) for one in exact]
     assert family.as_references == pytest.approx(moved, abs=0.05)
 
 
 def test_one_run_that_hung_does_not_move_the_others():
     runs = runs_of(lambda steps: 0.6 * steps, STEPS * 3)
-    hung = [*runs[:7], replace(runs[7], log_s=runs[7].log_s + 3), *runs[8:]]
+    hung = [*runs[:7], replace(runs[7], elapsed_s=20 * runs[7].elapsed_s), *runs[8:]]
     (term,) = choose(hung, [None] * 18).terms
     assert term.exponent == pytest.approx(1.0, abs=0.1)
 
@@ -173,11 +177,12 @@ def test_a_family_is_never_much_worse_than_a_product_of_powers(serial, work, siz
     runs = program(time_s, 15, seed=seed)
     family = choose(runs, [None] * 15)
     columns = np.array([[1, math.log(r.nodes), *map(math.log, r.numbers.values())] for r in runs])
-    slopes = np.linalg.lstsq(columns, np.array([r.log_s for r in runs]), rcond=None)[0]
+    logs = np.log([r.elapsed_s for r in runs])
+    slopes = np.linalg.lstsq(columns, logs, rcond=None)[0]
     places = [(n, x, y) for n in COUNTS for x in STEPS for y in (1.0, 3.0, 10.0)]
     truth = np.log([time_s(*place) for place in places])
     plain = np.array([[1, *map(math.log, place)] for place in places]) @ slopes
-    mean = float(np.mean([r.log_s for r in runs]))
+    mean = float(logs.mean())
     ours = [math.log(said(family, n, x=x, y=y)) if family else mean for n, x, y in places]
     assert np.abs(ours - truth).mean() < 1.5 * np.abs(plain - truth).mean() + 0.08
 

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from predictor.application.model import OCTAVES, PATHS, Application, Sample
+from predictor.application.model import OCTAVES, PATHS, Application
+from predictor.sample import Sample
 
 COUNTS = (1, 2, 4, 8)
 
@@ -24,8 +25,14 @@ def at(runs, nodes, asked, *, same=0.5):
     )
 
 
-def asked_for(n, time_s, *, size=0.0):
-    return Sample(n, n, time_s, size, (n, n))
+def asked_for(n, time_s, *, size=0.0, study=""):
+    """Run on the count that was asked for."""
+    return Sample(n, time_s, asked=n, asked_range=(n, n), problem=study, memory_bytes=size)
+
+
+def tried(n, time_s):
+    """Run of a job for 1 to 8 nodes that asked for 8."""
+    return Sample(n, time_s, asked=8, asked_range=(1, 8))
 
 
 def repeated(times, repeats=10):
@@ -74,7 +81,7 @@ def test_one_problem_on_several_counts_says_it():
 
 @pytest.mark.parametrize("truth", [1.0, 2.0, 1.4])
 def test_tries_of_one_range_say_it_at_once(truth):
-    runs = [Sample(8, n, 600.0 * truth ** math.log2(8 / n), group=(1, 8)) for n in (8, 4, 2)]
+    runs = [tried(n, 600.0 * truth ** math.log2(8 / n)) for n in (8, 4, 2)]
     quarter = at(runs, 2, 8)
     assert np.median(quarter) == pytest.approx(truth**2, rel=0.25)
     assert np.quantile(quarter, 0.9) / np.quantile(quarter, 0.1) < 2.2
@@ -85,18 +92,20 @@ def test_ratios_that_left_their_shape_make_the_next_ones_less_sure() -> None:
 
     def width(factors: tuple[float, ...]) -> float:
         times = {n: 4800.0 / n * factor for n, factor in zip(COUNTS, factors, strict=True)}
-        between = at([Sample(8, n, times[n], group=(1, 8)) for n in COUNTS], 6, 8)
+        between = at([tried(n, times[n]) for n in COUNTS], 6, 8)
         return math.log(between[-3] / between[2])
 
     assert width((1.0, 1.6, 0.7, 1.5)) > 2 * width((1.0, 1.0, 1.0, 1.0))
 
 
 def test_a_study_says_it_beside_problems_as_large_as_their_nodes_whatever_its_memory():
-    study = [Sample(n, n, 600.0 * 0.97 ** math.log2(n), n * 1e9, (n, n), "study") for n in COUNTS]
+    study = [
+        asked_for(n, 600.0 * 0.97 ** math.log2(n), size=n * 1e9, study="study") for n in COUNTS
+    ]
     others = [asked_for(n, 600.0, size=n * 1e9) for n in COUNTS for _ in range(10)]
     half = at([*others, *study], 4, 8, same=0.2)
     assert np.allclose(np.quantile(half, (0.1, 0.5, 0.9)), 1 / 0.97, rtol=0.12)
-    unmarked = [asked_for(one.nodes, one.time_s, size=one.memory) for one in study]
+    unmarked = [asked_for(one.nodes, one.elapsed_s, size=one.memory_bytes) for one in study]
     assert np.median(at([*others, *unmarked], 4, 8, same=0.2)) > 1.4
 
 
@@ -116,7 +125,7 @@ def test_the_order_of_runs_does_not_matter():
 
 
 def test_signs_of_eigenvectors_which_processors_choose_do_not_matter(monkeypatch) -> None:
-    runs = [Sample(8, n, 4800.0 / n, group=(1, 8)) for n in (8, 4, 2)]
+    runs = [tried(n, 4800.0 / n) for n in (8, 4, 2)]
     eigh, made = np.linalg.eigh, Application(runs).paths()
 
     def turned(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.curves.from_runs import build, drift_problem, follow, started
-from predictor.types import Drift, Run
+from predictor.sample import Sample
+from predictor.types import Drift
 
 COUNTS = (1, 2, 4, 8, 16)
 DAY = 86_400.0
@@ -25,7 +26,7 @@ def history(
         time_s = (600 / nodes + 20) * chance.lognormvariate(0, noise)
         time_s *= factor if day >= before else 1.0
         time_s *= chance.uniform(1.5, 4) if chance.random() < outliers else 1.0
-        runs.append(Run(nodes, time_s, DAY * day + time_s))
+        runs.append(Sample(nodes, time_s, DAY * day + time_s))
     return runs
 
 
@@ -58,7 +59,7 @@ def test_a_change_is_noticed_within_a_dozen_runs(factor):
 def test_a_slow_rise_is_followed():
     chance = random.Random(3)
     runs = [
-        Run(4, 100 * 1.02**day * chance.lognormvariate(0, 0.03), DAY * day) for day in range(60)
+        Sample(4, 100 * 1.02**day * chance.lognormvariate(0, 0.03), DAY * day) for day in range(60)
     ]
     (point,) = build(runs).points
     assert point.time_s == pytest.approx(100 * 1.02**60, rel=0.15)
@@ -110,7 +111,7 @@ def test_tasks_that_start_together_do_not_drift():
     # The shortest task ends first: in the order of their ends run times only ever rise.
     chance = random.Random(0)
     times = [100 * chance.lognormvariate(0, 0.3) for _ in range(60)]
-    assert not noticed([Run(4, time, end_s=time) for time in times])
+    assert not noticed([Sample(4, time, end_s=time) for time in times])
 
 
 def test_node_counts_tried_one_after_the_other_are_no_drift():
@@ -119,18 +120,19 @@ def test_node_counts_tried_one_after_the_other_are_no_drift():
 
 
 def test_two_problems_in_turn_are_no_drift():
-    runs = [Run(4, 300.0 if day % 2 else 100.0, DAY * day) for day in range(60)]
+    runs = [Sample(4, 300.0 if day % 2 else 100.0, DAY * day) for day in range(60)]
     assert not noticed(runs)
 
 
 def test_a_few_outliers_are_no_drift():
-    runs = [Run(4, 300.0 if day in (7, 21, 22) else 100 + day % 3, DAY * day) for day in range(40)]
+    times = [300.0 if day in (7, 21, 22) else 100 + day % 3 for day in range(40)]
+    runs = [Sample(4, time_s, DAY * day) for day, time_s in enumerate(times)]
     assert not noticed(runs)
 
 
 def test_stopped_runs_are_carried_along():
     runs = history(2, 40, 10, factor=2.0, later=(2, 4))
-    stopped = Run(32, 30.0, DAY * 3, censored=True)
+    stopped = Sample(32, 30.0, DAY * 3, censored=True)
     followed, drift = follow([*runs, stopped])
     (remaining,) = (run for run in followed if run.censored)
     assert remaining.elapsed_s == pytest.approx(30.0 * drift.factor)
@@ -139,7 +141,7 @@ def test_stopped_runs_are_carried_along():
 def cut_at(limit_s, runs):
     """What the runs were, had each been stopped after ``limit_s``."""
     return [
-        Run(run.nodes, limit_s, started(run) + limit_s, censored=True)
+        Sample(run.nodes, limit_s, started(run) + limit_s, censored=True)
         if run.elapsed_s > limit_s
         else run
         for run in runs

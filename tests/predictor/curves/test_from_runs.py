@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.curves.from_runs import CurveSettings, build
-from predictor.types import Run
+from predictor.sample import Sample
 
 
 def runs(nodes, *times, censored=False):
-    return [Run(nodes, t, end_s=1e6 * i, censored=censored) for i, t in enumerate(times)]
+    return [Sample(nodes, t, end_s=1e6 * i, censored=censored) for i, t in enumerate(times)]
 
 
 def test_repeats_become_their_median():
@@ -48,8 +48,8 @@ def test_only_the_last_runs_count():
 
 def test_the_newest_runs_count_twice():
     # Five percent are too little to be called drift.
-    old = [Run(4, 100.0, end_s=float(day)) for day in range(15)]
-    new = [Run(4, 105.0, end_s=float(day)) for day in range(15, 25)]
+    old = [Sample(4, 100.0, end_s=float(day)) for day in range(15)]
+    new = [Sample(4, 105.0, end_s=float(day)) for day in range(15, 25)]
     assert build([*old, *new]).points[0].time_s == 105.0
     assert build([*old, *new], CurveSettings(newest=1)).points[0].time_s == 100.0
 
@@ -80,7 +80,7 @@ def test_runs_that_were_cut_off_crowd_no_finished_one_out():
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.floats(0.1, 1e4), st.booleans()), max_size=30))
 def test_a_curve_does_not_depend_on_the_order_of_runs(raw):
-    given_ = [Run(n, t, end_s=t, censored=c) for n, t, c in raw]
+    given_ = [Sample(n, t, end_s=t, censored=c) for n, t, c in raw]
     assert build(given_) == build(given_[::-1])
 
 
@@ -92,14 +92,14 @@ def test_each_run_is_held_against_those_before_it_outliers_included():
 
 
 def test_a_run_stopped_after_what_was_expected_is_a_surprise_without_end():
-    stopped = [Run(4, t, end_s=9e9 + t, censored=True) for t in (60.0, 200.0)]
+    stopped = [Sample(4, t, end_s=9e9 + t, censored=True) for t in (60.0, 200.0)]
     assert build([*runs(4, 100.0), *stopped]).surprises == (math.inf,)
     assert build(stopped).surprises == ()
 
 
 def test_what_was_before_a_change_of_level_surprises_still():
-    old = [Run(4, 100.0, end_s=1e4 * day) for day in range(12)]
-    new = [Run(4, 200.0, end_s=1e4 * day) for day in range(12, 24)]
+    old = [Sample(4, 100.0, end_s=1e4 * day) for day in range(12)]
+    new = [Sample(4, 200.0, end_s=1e4 * day) for day in range(12, 24)]
     curve = build([*old, *new])
     assert curve.points[0].time_s == 200.0
     assert max(curve.surprises) == pytest.approx(math.log(2.0))

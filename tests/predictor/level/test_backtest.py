@@ -23,8 +23,8 @@ from predictor.level.record import (
     pooled,
     pooled_errors,
 )
+from predictor.sample import Sample
 from predictor.tables.of_curve import mixed
-from predictor.types import Run
 from tests.predictor.rows import row
 
 SETTINGS = BacktestSettings()
@@ -73,7 +73,7 @@ def history(times, seed, runs=RUNS):
     for number in range(runs):
         nodes = rng.choice(COUNTS)
         elapsed = times(rng, nodes, number)
-        made.append(Run(nodes, elapsed, at_s + elapsed, submit_s=at_s, limit_s=1e6))
+        made.append(Sample(nodes, elapsed, at_s + elapsed, submit_s=at_s, limit_s=1e6))
         at_s += elapsed + 60
     return made
 
@@ -163,16 +163,16 @@ def test_a_record_goes_on_where_it_was_left():
 
 def test_nothing_is_learned_from_runs_that_had_not_ended():
     """Tasks of an array are submitted together: each is predicted from what came before all."""
-    before = [Run(1, 100.0, 1000.0 * i + 100, submit_s=1000.0 * i) for i in range(1, 9)]
-    together = [Run(1, 500.0, 10_500.0 + i, submit_s=10_000.0) for i in range(6)]
+    before = [Sample(1, 100.0, 1000.0 * i + 100, submit_s=1000.0 * i) for i in range(1, 9)]
+    together = [Sample(1, 500.0, 10_500.0 + i, submit_s=10_000.0) for i in range(6)]
     last = of([*before, *together]).entries[-6:]
     assert all(entry.error == pytest.approx(math.log(5), abs=0.01) for entry in last)
 
 
 def test_a_run_that_was_cut_short_counts_only_where_it_was_too_long_already():
-    before = [Run(1, 100.0, 1000.0 * i + 100, submit_s=1000.0 * i) for i in range(1, 9)]
-    early = Run(1, 50.0, 9050.0, censored=True, submit_s=9000.0)
-    late = Run(1, 400.0, 9400.0, censored=True, submit_s=9000.0)
+    before = [Sample(1, 100.0, 1000.0 * i + 100, submit_s=1000.0 * i) for i in range(1, 9)]
+    early = Sample(1, 50.0, 9050.0, censored=True, submit_s=9000.0)
+    late = Sample(1, 400.0, 9400.0, censored=True, submit_s=9000.0)
     assert of([*before, early]).entries == of(before).entries
     assert of([*before, late]).entries[-1].error == pytest.approx(math.log(4), abs=0.01)
 
@@ -273,7 +273,7 @@ def test_a_walk_takes_into_account_what_had_ended_at_the_submission_and_nothing_
         submit_s, took = 900.0 * rng.randrange(20), rng.uniform(100.0, 4000.0)
         cut = number % 7 == 3
         runs.append(
-            Run(rng.choice((1, 2, 4)), took, submit_s + took, censored=cut, submit_s=submit_s)
+            Sample(rng.choice((1, 2, 4)), took, submit_s + took, censored=cut, submit_s=submit_s)
         )
     record = replay(runs, Record(), PooledErrors(), BacktestSettings(replayed=30), same=False)
     judged = {(entry.end_s, entry.repeats) for entry in record.entries}

@@ -10,7 +10,7 @@ from predictor.level.backtest import ExpertPanel, NextRun, around_of, replay
 from predictor.level.calibration import BacktestSettings
 from predictor.level.distribution import COMPONENTS, believed, calibrated, mixture, samples
 from predictor.level.record import PooledErrors, Record
-from predictor.types import Run
+from predictor.sample import Sample
 
 SETTINGS = BacktestSettings()
 
@@ -19,7 +19,7 @@ def history(times, count=200):
     rng, at_s, made = random.Random(1), 1e9, []
     for _ in range(count):
         elapsed = times(rng)
-        made.append(Run(2, elapsed, at_s + elapsed, submit_s=at_s, limit_s=7200))
+        made.append(Sample(2, elapsed, at_s + elapsed, submit_s=at_s, limit_s=7200))
         at_s += elapsed + 60
     return made
 
@@ -56,7 +56,7 @@ def test_intervals_are_as_sharp_as_quantiles_of_the_last_runs(times, *, same):
 def test_the_users_other_runs_count_where_they_said_more():
     """One run of an application says little, unless the record says that it does."""
     others = history(THREE, 60)
-    new = Run(2, 600.0, others[-1].end_s + 700, submit_s=others[-1].end_s + 100, limit_s=7200)
+    new = Sample(2, 600.0, others[-1].end_s + 700, submit_s=others[-1].end_s + 100, limit_s=7200)
     broad = BacktestSettings(around=around_of(others))
     scores = (1.0,) * (COMPONENTS - 3) + (0.1, 0.1, 1.0)
     site = PooledErrors(scores={"same seen": scores})
@@ -101,7 +101,7 @@ def test_ends_are_means_with_quantiles_of_the_last_runs_alike():
 
 def test_no_end_is_on_the_other_side_of_what_is_expected():
     others = history(STEADY, 60)
-    few = [Run(2, 6000.0 + i, 2e9, submit_s=1.9e9, limit_s=7200) for i in range(3)]
+    few = [Sample(2, 6000.0 + i, 2e9, submit_s=1.9e9, limit_s=7200) for i in range(3)]
     panel = ExpertPanel(few, around_of(others), same=True)
     judged = NextRun(panel, Record(), PooledErrors(), SETTINGS).judge(2, 7200)
     assert judged.low < judged.log_s < judged.high

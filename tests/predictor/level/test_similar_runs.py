@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.level.experts import RunRequest, typical
-from predictor.types import Run
+from predictor.sample import Sample
 
 ASKED = RunRequest(4, 3600)
 
 
 def ran(nodes, limit_s, elapsed_s):
-    return Run(nodes, elapsed_s, limit_s=limit_s)
+    return Sample(nodes, elapsed_s, limit_s=limit_s)
 
 
 def test_runs_that_match_outweigh_those_that_do_not():
@@ -33,7 +33,7 @@ def test_the_nearer_of_two_runs_that_both_differ_says_more(asked):
 
 
 def test_a_run_without_a_limit_is_far_from_those_with_one():
-    free = Run(4, 900.0)
+    free = Sample(4, 900.0)
     past = [ran(4, 1800, 100.0), free]
     assert typical(ASKED, past) == 100.0
     assert typical(RunRequest(4, math.inf), past) == 900.0
@@ -61,7 +61,7 @@ def test_typical_has_the_highest_expected_accuracy(times):
         return sum(w * min(p, t) / max(p, t) for t, w in zip(times, weights, strict=True))
 
     free = RunRequest(4, math.inf)
-    best = accuracy(typical(free, [Run(4, t) for t in times]))
+    best = accuracy(typical(free, [Sample(4, t) for t in times]))
     lowest, highest = min(times), max(times)
     tries = [lowest * (highest / lowest) ** (i / 50) for i in range(51)]
     assert best >= max(map(accuracy, tries)) - 1e-9

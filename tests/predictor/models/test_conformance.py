@@ -14,7 +14,8 @@ from predictor.curves.from_runs import build
 from predictor.models import adept, base
 from predictor.models.averaged import model as averaged
 from predictor.models.two_sizes import TwoSizes
-from predictor.types import Curve, Point, Run
+from predictor.sample import Sample
+from predictor.types import Curve, Point
 from tests.predictor.example_curves import amdahl, curve_of, downey, drawn, sized
 
 TARGETS = [1, 2, 3, 7, 8, 16, 40, 64, 200]
@@ -85,7 +86,7 @@ def test_refitting_changes_nothing(name, curve):
 
 @every_model
 def test_the_order_of_runs_does_not_matter(name):
-    runs = [Run(n, 100 / n + n * k, end_s=10.0 * n + k) for n in (1, 2, 4, 8) for k in range(3)]
+    runs = [Sample(n, 100 / n + n * k, end_s=10.0 * n + k) for n in (1, 2, 4, 8) for k in range(3)]
     shuffled = random.Random(0).sample(runs, len(runs))
     assert base.create(name).fit(build(runs)) == base.create(name).fit(build(shuffled))
 

@@ -9,7 +9,8 @@ from predictor.node_types.recognition import NodeType
 from predictor.table import at, for_type
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
-from predictor.tables.run_facts import as_asked, asked_of, change_of, with_asked_cpus
+from predictor.tables.run_facts import as_asked, change_of, with_asked_cpus
+from predictor.tables.samples import asked_of
 from predictor.tables.settings import TableSettings
 from predictor.types import Memory, Verdict
 from sacct_ingest.records import KeyLevel

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.tables.run_facts import runs_of
+from predictor.tables.samples import samples_of
 from sacct_ingest.errors import FormatError
 from sacct_ingest.ingest.into_store import to_store
 from sacct_ingest.job_run import JobRun
@@ -156,9 +156,9 @@ def test_what_the_states_mean():
 def test_prune_leaves_all_that_predictions_are_made_of(state):
     with Store.open("sqlite://") as store:
         store.runs.add([run(state=state, submit_s=SUBMIT_S, end_s=SUBMIT_S + 100)])
-        used = runs_of(runs_with(store, KeyLevel.USER, "ada"))
+        used = samples_of(runs_with(store, KeyLevel.USER, "ada"))
         store.prune(RetentionTimes(runs=SUBMIT_S + 1000))
-        assert runs_of(runs_with(store, KeyLevel.USER, "ada")) == used
+        assert samples_of(runs_with(store, KeyLevel.USER, "ada")) == used
         assert store.runs.count() == len(used)
 
 
