@@ -8,9 +8,9 @@ run time is fitted as a sum of products of powers of sizes and the count n (a po
 
 The exponents of a size are shrunk to between 0 and 1, h to 1, g to 0.6; *step* is Brownian motion
 over the log of the count, for what no sum of powers says.  Members of the family are a single
-product, which is a log-linear regression, and the sum with and without steps.  They are averaged by
-how well they predict runs that were left out (stacking: Wolpert, *Neural Networks* 5, 1992), so
-that the family is hardly worse than the best of its members.
+product with steps, which is a log-linear regression, the same with steep ones, and the sum with and
+without steps.  They are averaged by how well they predict runs that were left out (stacking:
+Wolpert, *Neural Networks* 5, 1992), so that the family is hardly worse than the best of them.
 
 Errors have Student's t distribution, so that runs that went wrong count little.  All folds, each
 without some of the runs, are fitted at once by Levenberg and Marquardt's algorithm (Moré, 1978).
@@ -18,7 +18,7 @@ The family is used only where it predicts runs without them better than what els
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
 
@@ -30,14 +30,15 @@ from predictor.types import Form, SizeTerm, Surface
 from sacct_ingest.runs.submission import SIZE
 
 Floats = NDArray[np.float64]
+Accuracies = Sequence[float]
 Indices = NDArray[np.intp]
 
 #: Sizes at most, runs that are looked at, and the fewest of them and of different values.
 MOST, RECENT, FEWEST, VALUES = 4, 200, 5, 3
 #: Folds of runs; cells of runs from which on those of one cell are in one fold.
 FOLDS, _CELLS = 10, 6
-#: Mean accuracy that a family has to add, by how many standard errors, and what is as good.
-_GAIN, _SURE, _AS_GOOD = 0.03, 2.5, -0.01
+#: Mean accuracy that a family has to add, by how many standard errors; what is enough for rivals.
+_GAIN, _SURE, _AS_GOOD = 0.03, 2.5, 0.02
 #: The same below so many runs: these cannot be as sure, and other rules say little by then.
 FEW, _GAIN_OF_FEW, _SURE_OF_FEW = 24, 0.02, 1.0
 #: The same of a further size: the family as a whole has to be sure.
@@ -60,7 +61,8 @@ _LEVEL, _SERIAL_PART, _OVERHEAD_PART = (0.0, 3.0), (-1.5, 1.5), (-2.5, 1.5)
 #: Standard deviation of a kind's level and of what a resource does.
 _BESIDE = 1.0
 #: Standard deviation of log run time by which a curve leaves a sum of powers, for one doubling.
-_ROUGH = 0.15
+#: The same where memory or caches of few nodes do not hold the problem.
+_ROUGH, _CLIFF = 0.15, 0.6
 #: Rounds of weighing errors, and the most steps of each.
 _ROUNDS, _STEPS, _CONVERGED = 3, 14, 1e-5
 #: Mean error that nothing is better than, and the least weight of a member.
@@ -88,11 +90,7 @@ class Family:
 
 
 def choose(
-    runs: Sequence[Sample],
-    believed: Sequence[float | None],
-    rivals: Sequence[str] = (),
-    *,
-    resources: bool = False,
+    runs: Sequence[Sample], believed: Sequence[float | None], rivals: Sequence[str] = ()
 ) -> Family | None:
     """Choose the numbers by which run time goes; None where what else is believed is as good.
 
@@ -101,13 +99,30 @@ def choose(
     runs: in the order of their submission.
     believed: log run time that other rules predicted of each; None: nothing.
     rivals: names whose values other rules tell apart, or that were chosen at the last fit: as
-        numbers they only have to be as good.
-    resources: CPUs, tasks and memory asked for are covariates beside ``nimo:size=``: tried where
-        no number is chosen without them, as after `nimo learn`, which varies several at once.
+        numbers they only have to be a little better.
     """
     runs, believed = runs[-RECENT:], believed[-RECENT:]
     if len(runs) < FEWEST:
         return None
+    for resources, adds in _RULES:
+        best = _best(runs, resources=resources, adds=adds)
+        if best is None:
+            continue
+        as_good = not {term.name for term in best.terms}.isdisjoint(rivals)
+        if _beats(best, believed, runs, as_good=as_good):
+            return best
+    return None
+
+
+def _best(
+    runs: Sequence[Sample], *, resources: bool, adds: Callable[[Accuracies, Accuracies], bool]
+) -> Family | None:
+    """Give the family that predicts runs best; None where its sizes add nothing to counts alone.
+
+    resources: CPUs, tasks and memory asked for are covariates beside ``nimo:size=``, as after
+        `nimo learn`, which varies several at once.
+    adds: whether accuracies are so much better than those of counts alone.
+    """
     log_s = np.array([math.log(run.elapsed_s) for run in runs])
     columns = _columns(runs)
     beside = _resources(runs) if resources else []
@@ -120,12 +135,9 @@ def choose(
         for names in _candidates(plain, log_s, only)
     ]
     best = max(fitted, key=_accuracy, default=None)
-    if best is not None:
-        accuracy = _accuracies(best.left_out)
-        as_good = not {term.name for term in best.terms}.isdisjoint(rivals)
-        if _gains(accuracy, without) and _beats(accuracy, believed, log_s, as_good=as_good):
-            return best
-    return None if resources else choose(runs, believed, rivals, resources=True)
+    if best is None or not adds(_accuracies(best.left_out), without):
+        return None
+    return best
 
 
 def _accuracy(family: Family) -> float:
@@ -164,12 +176,12 @@ def _added(
 
 
 def _beats(
-    accuracy: Sequence[float], believed: Sequence[float | None], log_s: Floats, *, as_good: bool
+    family: Family, believed: Sequence[float | None], runs: Sequence[Sample], *, as_good: bool
 ) -> bool:
     """Whether runs are predicted better than by what else is believed of them."""
     pairs = [
-        (own, math.exp(-abs(other - float(actual))))
-        for own, other, actual in zip(accuracy, believed, log_s, strict=True)
+        (own, math.exp(-abs(other - math.log(run.elapsed_s))))
+        for own, other, run in zip(_accuracies(family.left_out), believed, runs, strict=True)
         if other is not None
     ]
     if not pairs:
@@ -187,6 +199,11 @@ def _gains(one: Sequence[float], other: Sequence[float]) -> bool:
     return _better(one, other, _GAIN, sure=_SURE)
 
 
+def _no_worse(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether accuracies of few runs are no worse: they cannot be surer."""
+    return len(one) < FEW and _better(one, other, 0.0, sure=-math.inf)
+
+
 def _better(one: Sequence[float], other: Sequence[float], gain: float, *, sure: float) -> bool:
     """Whether accuracies are better by a gain, and surely so: by standard errors of their mean."""
     gains = [a - b for a, b in zip(one, other, strict=True)]
@@ -195,6 +212,10 @@ def _better(one: Sequence[float], other: Sequence[float], gain: float, *, sure: 
     if math.isinf(sure) or len(gains) < 2:
         return True
     return fmean(gains) > sure * stdev(gains) / math.sqrt(len(gains))
+
+
+#: Covariates besides numbers, and by how much numbers have to add to counts: the first that holds.
+_RULES = ((False, _gains), (True, _gains), (False, _no_worse))
 
 
 def _columns(runs: Sequence[Sample]) -> dict[str, Floats]:
@@ -288,7 +309,8 @@ _SUM = (
 )
 _PRODUCT = _Prior((_LEVEL,), (_IN_WORK,), (_WORK_ALONE,), _ROUGH)
 _SMOOTH, _STEPPED = _Prior(*_SUM, 0.0), _Prior(*_SUM, _ROUGH)
-MEMBERS = (_PRODUCT, _SMOOTH, _STEPPED)
+_STEEP = _Prior((_LEVEL,), (_IN_WORK,), (_WORK_ALONE,), _CLIFF)
+MEMBERS = (_PRODUCT, _SMOOTH, _STEPPED, _STEEP)
 
 
 class _Data:
