@@ -18,7 +18,7 @@ The family is used only where it predicts runs without them better than what els
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
 
@@ -30,7 +30,6 @@ from predictor.types import Form, SizeTerm, Surface
 from sacct_ingest.runs.submission import SIZE
 
 Floats = NDArray[np.float64]
-Accuracies = Sequence[float]
 Indices = NDArray[np.intp]
 
 #: Sizes at most, runs that are looked at, and the fewest of them and of different values.
@@ -38,7 +37,7 @@ MOST, RECENT, FEWEST, VALUES = 4, 200, 5, 3
 #: Folds of runs; cells of runs from which on those of one cell are in one fold.
 FOLDS, _CELLS = 10, 6
 #: Mean accuracy that a family has to add, by how many standard errors; what is enough for rivals.
-_GAIN, _SURE, _AS_GOOD = 0.03, 2.5, 0.02
+_GAIN, _SURE, _GAIN_OF_RIVALS = 0.03, 2.5, 0.02
 #: The same below so many runs: these cannot be as sure, and other rules say little by then.
 FEW, _GAIN_OF_FEW, _SURE_OF_FEW = 24, 0.02, 1.0
 #: The same of a further size: the family as a whole has to be sure.
@@ -104,40 +103,54 @@ def choose(
     runs, believed = runs[-RECENT:], believed[-RECENT:]
     if len(runs) < FEWEST:
         return None
-    for resources, adds in _RULES:
-        best = _best(runs, resources=resources, adds=adds)
-        if best is None:
-            continue
-        as_good = not {term.name for term in best.terms}.isdisjoint(rivals)
-        if _beats(best, believed, runs, as_good=as_good):
-            return best
+    alone = _best(runs, believed, rivals, resources=False)
+    if alone is not None and _gains(alone.accuracies, alone.by_counts):
+        return alone.family
+    beside = _best(runs, believed, rivals, resources=True)
+    if beside is not None and _gains(beside.accuracies, beside.by_counts):
+        return beside.family
+    if alone is not None and _no_worse(alone.accuracies, alone.by_counts):
+        return alone.family
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A family that may be chosen, and how accurate it and counts alone are of each run."""
+
+    family: Family
+    accuracies: Sequence[float]
+    by_counts: Sequence[float]
+
+
 def _best(
-    runs: Sequence[Sample], *, resources: bool, adds: Callable[[Accuracies, Accuracies], bool]
-) -> Family | None:
-    """Give the family that predicts runs best; None where its sizes add nothing to counts alone.
+    runs: Sequence[Sample],
+    believed: Sequence[float | None],
+    rivals: Sequence[str],
+    *,
+    resources: bool,
+) -> _Candidate | None:
+    """Give the family that predicts runs best; None where what else is believed is as good.
 
     resources: CPUs, tasks and memory asked for are covariates beside ``nimo:size=``, as after
         `nimo learn`, which varies several at once.
-    adds: whether accuracies are so much better than those of counts alone.
     """
-    log_s = np.array([math.log(run.elapsed_s) for run in runs])
     columns = _columns(runs)
+    only = {name: column for name, column in columns.items() if not resources or name == SIZE}
+    if not only:
+        return None
+    log_s = np.array([math.log(run.elapsed_s) for run in runs])
     beside = _resources(runs) if resources else []
     kinds = _kinds(runs, columns)
     plain = [*kinds, *_of_counts(runs), *beside]
-    without = _accuracies(_left_out_errors(plain, log_s))
-    only = {name: column for name, column in columns.items() if not resources or name == SIZE}
-    fitted = [
+    families = [
         _fitted(runs, {name: columns[name] for name in names}, kinds, beside)
         for names in _candidates(plain, log_s, only)
     ]
-    best = max(fitted, key=_accuracy, default=None)
-    if best is None or not adds(_accuracies(best.left_out), without):
-        return None
-    return best
+    best = max(families, key=_accuracy)
+    by_counts = _accuracies(_left_out_errors(plain, log_s))
+    candidate = _Candidate(best, _accuracies(best.left_out), by_counts)
+    return candidate if _beats(candidate, believed, runs, rivals) else None
 
 
 def _accuracy(family: Family) -> float:
@@ -176,19 +189,22 @@ def _added(
 
 
 def _beats(
-    family: Family, believed: Sequence[float | None], runs: Sequence[Sample], *, as_good: bool
+    candidate: _Candidate,
+    believed: Sequence[float | None],
+    runs: Sequence[Sample],
+    rivals: Sequence[str],
 ) -> bool:
     """Whether runs are predicted better than by what else is believed of them."""
     pairs = [
         (own, math.exp(-abs(other - math.log(run.elapsed_s))))
-        for own, other, run in zip(_accuracies(family.left_out), believed, runs, strict=True)
+        for own, other, run in zip(candidate.accuracies, believed, runs, strict=True)
         if other is not None
     ]
     if not pairs:
         return True
     own, others = zip(*pairs, strict=True)
-    if as_good:
-        return _better(own, others, _AS_GOOD, sure=-math.inf)
+    if any(term.name in rivals for term in candidate.family.terms):
+        return _better(own, others, _GAIN_OF_RIVALS, sure=-math.inf)
     return _gains(own, others)
 
 
@@ -212,10 +228,6 @@ def _better(one: Sequence[float], other: Sequence[float], gain: float, *, sure: 
     if math.isinf(sure) or len(gains) < 2:
         return True
     return fmean(gains) > sure * stdev(gains) / math.sqrt(len(gains))
-
-
-#: Covariates besides numbers, and by how much numbers have to add to counts: the first that holds.
-_RULES = ((False, _gains), (True, _gains), (False, _no_worse))
 
 
 def _columns(runs: Sequence[Sample]) -> dict[str, Floats]:

@@ -74,6 +74,26 @@ def flat(n, x, y):
     return 0.1 * x + 3 * y
 
 
+def too_large_for_one_node(n, x, y):
+    return a_product(n, x, y) * (8 if n == 1 else 1)
+
+
+def test_a_cliff_where_memory_is_short_is_followed_at_sizes_that_never_ran():
+    errors = []
+    for seed in range(20):
+        family = choose(program(too_large_for_one_node, 14, seed=seed), [None] * 14)
+        if family is not None and 1 in family.surface.counts:
+            truth = too_large_for_one_node(1, 1500, 3)
+            errors.append(abs(math.log(said(family, 1, x=1500.0, y=3.0) / truth)))
+    assert len(errors) > 10
+    assert np.median(errors) < 0.1
+
+
+def test_few_runs_use_the_sizes_that_they_name_though_noise_leaves_these_unsure():
+    histories = (program(flat, 8, seed=seed, noise=0.6) for seed in range(40))
+    assert sum(choose(runs, [None] * 8) is not None for runs in histories) > 25
+
+
 @pytest.mark.parametrize("time_s", [serial_and_work, a_product, with_overhead, flat])
 def test_new_sizes_on_new_counts_are_as_a_dozen_runs_of_others_say(time_s):
     family = choose(program(time_s, 15), [None] * 15)
