@@ -10,7 +10,7 @@ FOREIGN_SLURM ?= 26.05/slurm
 MAKE_ROOT = $(BIN)/python -c 'from tests.cluster import releases; releases.root("$(FOREIGN_SLURM:/slurm=)")'
 # Every release with every authentication that there is, those that were built here too.
 EVERY_SLURM ?= $$($(BIN)/python -m tests.cluster roots)
-# Real servers on a busy machine: what fails is run once more with new ones; two such tests may pass.
+# Servers on a busy machine: what fails is run once more with new ones; two such tests may pass.
 AGAIN := sh scripts/pytest-once-more
 PYTEST := $(AGAIN) $(BIN)/pytest
 REAL := cluster or database
@@ -77,8 +77,8 @@ quick: $(VENV)/.developer ## the tests that most changes need, without servers: 
 test: ## all tests; as root installs what they need (Slurm, MariaDB, PostgreSQL, Lua)
 	$(MAKE) $(BIN)/python
 	$(MAKE) $(VENV)/.developer & sh scripts/install-system-packages && wait $$!
-	$(BIN)/pytest -m 'not ($(REAL))' $(EACH_CORE)
 	$(AGAIN) --forget
+	$(PYTEST) -m 'not ($(REAL))' $(EACH_CORE)
 	$(MAKE_ROOT) >/dev/null 2>&1 &
 	$(PYTEST) -m '$(REAL)' $(EIGHT)
 	mkdir -p build
