@@ -493,7 +493,8 @@ class PredictionTable(ByType):
 
     def __hash__(self) -> int:
         # Tables are keys of what is worked out of them: not all their numbers have to be hashed.
-        return hash((self.level, self.key, self.node_type, self.fitted_s))
+        # Those of a fit have no key yet, but run times of their own.
+        return hash((self.level, self.key, self.node_type, self.fitted_s, self.median_s))
 
 
 #: Words by stable name; a name after a colon is a variant, of which only the words are another's.
