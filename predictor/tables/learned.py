@@ -13,7 +13,6 @@ from statistics import median
 
 from predictor.occupancy.application_model import OccupancyModel, Sample, occupancies
 from predictor.types import Form, Part, SizeTerm, Surface
-from sacct_ingest.runs.attributes import number_of
 from sacct_ingest.runs.layout import Layout
 from sacct_ingest.runs.submission import MEMORY, SIZE
 from sacct_ingest.store.rows import RunRow
@@ -83,7 +82,7 @@ def learned(finished: Iterable[RunRow]) -> Iterator[tuple[Part, list[RunRow], Si
 
 def _requested(row: RunRow) -> dict[str, float]:
     """Amounts that a run asked for; memory in MiB on each node."""
-    size = number_of(row.attributes.get(SIZE, "")) or 0.0
+    size = row.numbers.get(SIZE, 0.0)
     memory = round((row.req_mem_bytes or 0) / row.nodes / _MIB)
     given = {_NODES: row.nodes, _CPUS: row.cpus / row.nodes, MEMORY: memory, SIZE: size}
     return {name: float(amount) for name, amount in given.items() if amount > 0}

@@ -31,7 +31,7 @@ from predictor.tables.settings import TableSettings
 from predictor.tables.split import Axis, axis_of, on_axis
 from predictor.types import Change, Part, PredictionTable, problem
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
-from sacct_ingest.runs.attributes import LONGEST, describe, numbers_of
+from sacct_ingest.runs.attributes import LONGEST, describe
 from sacct_ingest.runs.evidence import ran_short
 from sacct_ingest.runs.layout import ANY, Unit, layouts_of_run, second_sizes
 from sacct_ingest.runs.submission import MEMORY
@@ -179,7 +179,7 @@ def _family(
     if level in (KeyLevel.SCRIPT, KeyLevel.LINE) and not any(map(_numbered, finished)):
         return None
     last = axis.last_finished(finished)
-    if len(last) < sizes.FEWEST or not any(numbers_of(row.attributes) for row, _ in last):
+    if len(last) < sizes.FEWEST or not any(row.numbers for row, _ in last):
         return None
     named = _names_of_record(before)
     split_by = [name for name in before.split if not name.startswith(_SIZED)]
@@ -211,7 +211,7 @@ def _as_references(
     for row in rows:
         log_s, size = logs.get(id(row)), axis.unit.size_of(row)
         if log_s is None and row.elapsed_s > 0 and size:
-            numbers = numbers_of(row.attributes)
+            numbers = row.numbers
             own = [numbers.get(term.name, term.reference) for term in family.terms]
             there = Slice(family.surface, own)
             log_s = log(row.elapsed_s) - there.logs(size)[0] + here.logs(size)[0]

@@ -5,7 +5,6 @@ from typing import Any
 
 from predictor.sample import Sample
 from sacct_ingest.records import Says
-from sacct_ingest.runs.attributes import numbers_of
 from sacct_ingest.runs.evidence import evidence_of
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store.rows import RunRow
@@ -69,7 +68,7 @@ def _asked(row: RunRow, unit: Unit) -> dict[str, Any]:
 def _request(row: RunRow, split_by: Sequence[str]) -> dict[str, Any]:
     attributes = row.attributes
     return {
-        "numbers": numbers_of(attributes),
+        "numbers": row.numbers,
         "requested": (row.nodes, row.cpus, row.tasks or 0, row.req_mem_bytes or 0),
         "attributes": {name: attributes.get(name, "") for name in split_by},
     }

@@ -90,15 +90,20 @@ def said_by(words: Sequence[str], *, name: str, comment: str, export: str) -> Sa
     """Read the texts of a job; parameters as of `attributes`."""
     tag, engine = parse_tag(comment), engine_job(name, comment, words)
     size = size_text(tag.size) if tag else ""
-    if engine is not None:
-        return Said(
-            size=size, sample=engine.sample, workflow=engine.workflow, attempt=engine.attempt
-        )
-    if not words:
-        return Said(size=size)
-    exported = (one for one in export.split(",") if "=" in one)
-    arguments = {COMMAND: words[0]} | dict(_arguments((*exported, *words[1:])))
-    return Said(arguments, size, name if name_template(name) != name else "")
+    arguments: dict[str, str] = {}
+    if words and engine is None:
+        exported = (one for one in export.split(",") if "=" in one)
+        arguments = {COMMAND: words[0]} | dict(_arguments((*exported, *words[1:])))
+    sample = engine.sample if engine else ""
+    return Said(
+        arguments=arguments,
+        size=size,
+        name=name if arguments and name_template(name) != name else "",
+        sample=sample,
+        workflow=engine.workflow if engine else "",
+        attempt=engine.attempt if engine else 1,
+        numbers=numbers_of(arguments | {SIZE: size, SAMPLE: sample}),
+    )
 
 
 def size_text(text: str) -> str:

@@ -18,7 +18,7 @@ ARRAY_INDEX = "array index"
 _MIB: Final = 2**20
 #: Version of what is made of a row: `Submission`, the keys of its identity, and which rows are one
 #: job.  Whoever changes one of these adds one; stores then follow by themselves.
-RULES: Final = 3
+RULES: Final = 4
 
 
 class JobKind(StrEnum):
@@ -39,6 +39,7 @@ class Said(msgspec.Struct, frozen=True, array_like=True, gc=False):
     sample: str = ""  #: of a workflow engine's job
     workflow: str = ""
     attempt: int = 1
+    numbers: dict[str, float] = {}  #: those of these that may be sizes of the problem
 
 
 class Submission(msgspec.Struct, frozen=True, array_like=True, gc=False):

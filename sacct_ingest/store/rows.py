@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import structs
 
 from sacct_ingest.records import Component, Identity, JobPieces, JobState, KeyLevel, Start, StepRun
-from sacct_ingest.runs.submission import UNKNOWN, Submission, named
+from sacct_ingest.runs.submission import ARRAY_INDEX, UNKNOWN, Submission, named
 
 #: Amounts of a heterogeneous job that are sums over its components.
 _SUMS: Final = (
@@ -141,6 +141,12 @@ class RunRow:
             script=self.script,
             array="" if self.array_task_id is None else str(self.array_task_id),
         )
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Its attributes that may be sizes of the problem, as numbers; all are above zero."""
+        numbers = self.submission.said.numbers
+        return numbers | {ARRAY_INDEX: self.array_task_id} if self.array_task_id else numbers
 
     @property
     def starts(self) -> tuple[Start, ...]:

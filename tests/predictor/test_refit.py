@@ -1,7 +1,7 @@
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import msgspec
 import pytest
@@ -294,11 +294,11 @@ def test_an_empty_store_leaves_no_tables(store):
 def test_a_refit_parses_nothing(store, monkeypatch):
     """Texts are read when a run is stored: a refit takes what was made of them."""
     tagged = {"comment": "nimo:app=wrf,size=3G", "work_dir": "/scratch/3f/9a2bc07d1e55/run"}
-    lines = [f"sbatch -N {n} --export=ALL,STEPS=5 wrf.sh --dt 0.{n}" for n in (1, 2, 4, 8)]
-    more = [
-        job(90_000 + i, n, 900 / n, submit_line=line, **tagged)
-        for i, (n, line) in enumerate(zip((1, 2, 4, 8), lines, strict=True))
-    ]
+    more = []
+    # Enough runs for a model of their sizes.
+    for i, (n, steps) in enumerate(product((1, 2, 4, 8), (5, 10, 20, 40))):
+        line = f"sbatch -N {n} --export=ALL,STEPS={steps} wrf.sh --dt 0.{n}"
+        more.append(job(90_000 + i, n, 900 * steps / n, submit_line=line, **tagged))
     store.runs.add([*applications(2), *more])
 
     def refused(*texts, **_):
@@ -313,6 +313,7 @@ def test_a_refit_parses_nothing(store, monkeypatch):
         (engines, "_cut"),
         (engines, "engine_job"),
         (attributes, "said_by"),
+        (attributes, "number_of"),
         (reading, "_resolved"),
         (tag, "parse_tag"),
         (tag, "study_of"),
@@ -321,6 +322,7 @@ def test_a_refit_parses_nothing(store, monkeypatch):
     assert refit(store, now_s=5.0).fitted > 0
     (table,) = tables(store, KeyLevel.TAG).values()
     assert table.work_dirs
+    assert [term.name for term in table.sizes] == ["STEPS"]
 
 
 def of_users(count_by_user):

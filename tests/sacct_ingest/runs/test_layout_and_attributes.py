@@ -1,8 +1,10 @@
 from dataclasses import dataclass, replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from sacct_ingest.runs.attributes import attributes, describe
+from sacct_ingest.runs.attributes import attributes, describe, numbers_of
 from sacct_ingest.runs.layout import (
     UNKNOWN_GPUS,
     Each,
@@ -169,6 +171,21 @@ def test_a_request_has_the_attributes_of_its_run():
 def test_what_differs_shows(name, change):
     other = submitted(RUN, **{"submit_line": LINE} | change)
     assert other.attributes.get(name) != RUN.attributes.get(name)
+
+
+WORDS = st.sampled_from(
+    ["--steps=500", "4x4", "1e-3", "0", "N=12", "--np=64", "in.dat", "-v", "-3", "--size", "2G", "16"]
+)
+
+
+@given(
+    words=st.lists(WORDS, max_size=6),
+    options=st.sampled_from(["", "--export=ALL,GRID=64 ", "--comment=nimo:size=4G ", "-t 90 "]),
+    index=st.none() | st.integers(0, 100),
+)
+def test_numbers_of_a_run_are_those_of_its_attributes(words, options, index):
+    run = submitted(RUN, f"sbatch {options}run.sh {' '.join(words)}", array_task_id=index)
+    assert run.numbers == numbers_of(run.attributes)
 
 
 def test_no_number_of_nodes_is_an_attribute():
