@@ -174,7 +174,7 @@ def test_what_differs_shows(name, change):
 
 
 WORDS = st.sampled_from(
-    ["--steps=500", "4x4", "1e-3", "0", "N=12", "--np=64", "in.dat", "-v", "-3", "--size", "2G", "16"]
+    ["--steps=500", "4x4", "1e-3", "0", "N=12", "--np=64", "in.dat", "-v", "-3", "--size", "2G"]
 )
 
 
