@@ -5,7 +5,7 @@ To read another column, add a row here and a field to `JobRun` or `StepRun`.
 Required is what identifies and times a job (`REQUIRED_VALUES`): a row where such a value cannot be
 read is set aside.  All other values are optional: what cannot be read is unknown, and counted by
 its column.  Each converter checks the unit of its column as far as one value shows it; what the
-values of a row have to be to each other, `runs_from_rows` checks.
+values of a row have to be to each other, `row_checks` says.
 """
 
 from collections.abc import Callable, Collection

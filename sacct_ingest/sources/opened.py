@@ -85,30 +85,40 @@ def lines_of(binary: io.BufferedReader, tally: Tally) -> Iterator[str]:
 
     tally: takes the lines that are set aside.
     """
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    begun, number, dropped = "", 1, 0
-    while data := binary.read1(_CHUNK):
-        text = decoder.decode(data)
-        end = text.find("\n") + 1
-        if dropped and not end:
-            dropped += len(text)
-            continue
-        if dropped:
-            tally.rows += 1
-            tally.refuse(f"a line of {dropped + end:,} characters", begun, number)
-            begun, text, dropped = "", text[end - 1 :], 0
-        whole = text.rfind("\n") + 1
+    begun, number = b"", 1
+    data = binary.read1(_CHUNK)
+    while data:
+        whole = data.rfind(b"\n") + 1
         if whole:
-            yield from io.StringIO(begun + text[:whole], newline="\n")
-            number += text.count("\n")
-        begun = text[whole:] if whole else begun + text
-        if len(begun) > _LONGEST_LINE:
-            dropped, begun = len(begun), begun[:_SHOWN]
-    if dropped:
-        tally.rows += 1
-        tally.refuse(f"a line of {dropped:,} characters without its end", begun, number)
-    elif begun := begun + decoder.decode(b"", final=True):
-        yield begun
+            # Split as bytes: where one character is no ASCII, text takes twice the time.
+            lines = io.BytesIO(begun + data[:whole])
+            yield from [str(line, "utf-8", "replace") for line in lines]
+            number += data.count(b"\n")
+            begun = b""
+        begun += data[whole:]
+        if len(begun) > _LONGEST_LINE and len(begun.decode("utf-8", "replace")) > _LONGEST_LINE:
+            data = _behind_line(begun, binary, tally, number)
+            begun = b""
+        else:
+            data = binary.read1(_CHUNK)
+    if begun:
+        yield begun.decode("utf-8", "replace")
+
+
+def _behind_line(begun: bytes, binary: io.BufferedReader, tally: Tally, number: int) -> bytes:
+    """Set a line aside that has begun so, and give what was read behind it, from its end on."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(begun)
+    shown, size = text[:_SHOWN], len(text)
+    tally.rows += 1
+    while data := binary.read1(_CHUNK):
+        end = data.find(b"\n") + 1
+        size += len(decoder.decode(data[:end] if end else data))
+        if end:
+            tally.refuse(f"a line of {size:,} characters", shown, number)
+            return data[end - 1 :]
+    tally.refuse(f"a line of {size:,} characters without its end", shown, number)
+    return b""
 
 
 def foreign_errors() -> tuple[type[Exception], ...]:

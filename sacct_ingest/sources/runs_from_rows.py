@@ -1,206 +1,32 @@
 """Records of sacct to runs: steps join their job, which takes from them what it lacks itself.
 
-Values that cannot be read are of two kinds.  Without a value of `REQUIRED_VALUES` a row is set
-aside; any other is unknown, and counted by its column.  What the values of a row have to be to each
-other is checked too (`_check_times`, `_check_limits`): it shows units that no single value shows.
+`column_plan` reads the values, a column at a time, and `row_checks` holds them against each other.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from math import ceil
-from typing import Any, Final, NamedTuple
-
-from msgspec import structs
+from operator import attrgetter
+from typing import Any, Final
 
 from sacct_ingest.errors import NimoError
 from sacct_ingest.job_run import JobRun
-from sacct_ingest.records import Fault, JobState, OddValue, StepRun
+from sacct_ingest.records import OddValue, StepRun
 from sacct_ingest.runs.usage import SERVANTS
-from sacct_ingest.sources.columns import (
-    REQUIRED_VALUES,
-    Converter,
-    best_columns,
-    canonical_name,
-    elapsed,
-    epoch,
-    relative,
-    text,
+from sacct_ingest.sources.column_plan import DEFAULTS, ColumnPlan, Columns, Unknown, plans
+from sacct_ingest.sources.columns import canonical_name
+from sacct_ingest.sources.number_columns import NumberColumn
+from sacct_ingest.sources.row_checks import (
+    check_cpu_times,
+    check_limits,
+    check_sums,
+    check_times,
+    fill_elapsed,
 )
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.text import slurm_text
 from sacct_ingest.text.admin_comment import Measured
-
-#: Digits of times that are possible, whatever they are.
-_SAFE_DIGITS: Final = 12
-#: Values of one converter that are remembered.
-MOST_CACHED: Final = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class _Numbers:
-    """How a whole column of digits is read at once, and between which bounds."""
-
-    convert: Callable[[str], float]
-    lowest: float
-    highest: float
-
-
-#: Converters of columns that hold hardly anything but digits.
-_NUMBERS: Final[dict[Converter, _Numbers]] = {
-    epoch: _Numbers(int, slurm_text.FIRST_S, slurm_text.LAST_S),
-    relative: _Numbers(int, 0, slurm_text.LONGEST_S),
-    elapsed: _Numbers(float, 0, slurm_text.LONGEST_S),
-}
-
-
-class _Memo(dict[str, Any]):
-    """Converted values by their text: the rows of a job and its steps repeat each other.
-
-    required: whether a value that cannot be read is an error; else it is unknown.
-    unknown: what stands for such a value.
-
-    ``odd`` has the texts that could not be read, and why.
-    """
-
-    __slots__ = ("_convert", "_numbers", "_required", "_unknown", "odd")
-
-    def __init__(self, convert: Converter, *, required: bool, unknown: Any) -> None:
-        super().__init__()
-        self._convert, self._required, self._unknown = convert, required, unknown
-        self._numbers = _NUMBERS.get(convert)
-        self.odd: dict[str, Fault] = {}
-
-    def __missing__(self, value: str) -> Any:
-        if len(self) >= MOST_CACHED:
-            self.clear()
-        try:
-            converted = self._convert(value)
-        except (ValueError, OverflowError) as error:
-            if self._required:
-                raise
-            too_large = isinstance(error, slurm_text.TooLarge | OverflowError)
-            self.odd[value] = Fault.OVERFLOWED if too_large else Fault.UNREADABLE
-            converted = self._unknown
-        self[value] = converted
-        return converted
-
-    def column(self, values: Sequence[str]) -> Sequence[Any]:
-        """Convert the values of many records; texts are taken as they are.
-
-        Raises ValueError: a required one cannot be read.
-        """
-        if self._convert is text:
-            return values
-        if len(self.odd) > MOST_CACHED:
-            self.clear()
-            self.odd.clear()
-        if self._numbers is None:
-            return list(map(self.__getitem__, values))
-        if "" not in values and "".join(values).isdecimal():
-            numbers = list(map(self._numbers.convert, values))
-            if self._numbers.lowest <= min(numbers) and max(numbers) <= self._numbers.highest:
-                return numbers
-        # Times hardly repeat: remembered are the words between them, as Unknown.
-        return [self._number(value, self._numbers) for value in values]
-
-    def _number(self, value: str, numbers: _Numbers) -> Any:
-        if value.isdecimal() and len(value) <= _SAFE_DIGITS:
-            number = numbers.convert(value)
-            if numbers.lowest <= number <= numbers.highest:
-                return number
-        return self[value]
-
-
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """A field, and where its value comes from."""
-
-    field: str
-    column: str
-    position: int
-    memo: _Memo
-
-
-class Unknown(NamedTuple):
-    """An optional value that could not be used: in which of some records, and what it is."""
-
-    record: int
-    column: str
-    fault: Fault
-    text: str
-
-
-class ColumnPlan:
-    """The table bound to one header, for one kind of row."""
-
-    def __init__(self, uses: Sequence[_Use]) -> None:
-        self._uses = tuple(uses)
-
-    def read(
-        self, records: Sequence[Sequence[str]], unknown: list[Unknown] | None = None
-    ) -> dict[str, Sequence[Any]]:
-        """Give the values of each field, in the order of the records.
-
-        A column at a time: an ingest spends its time here, and so nearly all of it in C.
-
-        unknown: takes the optional values that cannot be read.
-        Raises ValueError: a required value is not what its column holds.
-        """
-        texts = list(zip(*records, strict=True))
-        columns: dict[str, Sequence[Any]] = {}
-        for use in self._uses:
-            values = texts[use.position]
-            columns[use.field] = use.memo.column(values)
-            odd = use.memo.odd
-            if odd and unknown is not None and not odd.keys().isdisjoint(values):
-                unknown += [
-                    Unknown(at, use.column, odd[value], value)
-                    for at, value in enumerate(values)
-                    if value in odd
-                ]
-        return columns
-
-    def culprit(self, record: Sequence[str]) -> str:
-        """Name the column that `read` fails at; empty where it does not."""
-        for use in self._uses:
-            try:
-                use.memo.column([record[use.position]])
-            except (ValueError, OverflowError):
-                return use.column
-        return ""
-
-
-def plans(header: Sequence[str], *, dated: bool = True) -> tuple[ColumnPlan, ColumnPlan]:
-    """Bind the table to a header, for the rows of jobs and for those of steps.
-
-    dated: whether times count from 1970 on; else from a moment that is not known.
-    """
-    memos: dict[tuple[Converter, bool, Any], _Memo] = {}
-    return _plan(header, "job", memos, dated=dated), _plan(header, "step", memos, dated=dated)
-
-
-def _plan(
-    header: Sequence[str],
-    kind: str,
-    memos: dict[tuple[Converter, bool, Any], _Memo],
-    *,
-    dated: bool,
-) -> ColumnPlan:
-    position = {canonical_name(name): i for i, name in reversed(list(enumerate(header)))}
-    defaults = dict(_DEFAULTS[JobRun if kind == "job" else StepRun])
-    uses = []
-    for field, column in best_columns(position, kind).items():
-        convert = relative if column.convert is epoch and not dated else column.convert
-        required = column.name in REQUIRED_VALUES
-        unknown = None if required else defaults.get(field)
-        memo = memos.setdefault(
-            (convert, required, unknown), _Memo(convert, required=required, unknown=unknown)
-        )
-        uses.append(_Use(field, column.name, position[column.name], memo))
-    return ColumnPlan(uses)
-
 
 _Record = list[str]
 #: A record, and the number of its line (or of its job, in JSON).
@@ -355,11 +181,7 @@ class _Reader:
             self.tally.take_for_unknown(odd, value.text, rows[value.record][0])
 
 
-#: Values by field, those of a field in the order of the records.
-_Columns = dict[str, Sequence[Any]]
-
-
-def _steps(columns: _Columns, unknown: list[Unknown]) -> list[StepRun]:
+def _steps(columns: Columns, unknown: list[Unknown]) -> list[StepRun]:
     ids = columns.pop("_id")
     columns["step"] = [name.partition(".")[2] for name in ids]
     for column, mean_name, total_name in _DISK:
@@ -368,11 +190,10 @@ def _steps(columns: _Columns, unknown: list[Unknown]) -> list[StepRun]:
             # Fields that sacct prints for steps only.
             tasks = columns.get("tasks") or repeat(None)
             columns[total_name] = list(map(_total, totals, means, tasks))
-            _bound(columns, total_name, column, unknown)
-    _fill_elapsed(columns, len(ids))
-    _check_times(columns)
-    for column, field in _CPU_TIMES:
-        _check_cpu_time(columns, column, field, unknown)
+            check_sums(columns, total_name, column, unknown)
+    fill_elapsed(columns, len(ids))
+    check_times(columns)
+    check_cpu_times(columns, unknown)
     return _structs(StepRun, columns)
 
 
@@ -386,20 +207,8 @@ def _total(total: int | None, mean: int | None, tasks: int | None) -> int | None
     return mean * (tasks or 1) if total is None and mean is not None else total
 
 
-def _bound(columns: _Columns, field: str, column: str, unknown: list[Unknown]) -> None:
-    """Take sums that no database holds for unknown."""
-    if max(filter(None, columns[field]), default=0) <= slurm_text.MAX_INTEGER:
-        return
-    values = list(columns[field])
-    for at, value in enumerate(values):
-        if value is not None and value > slurm_text.MAX_INTEGER:
-            unknown.append(Unknown(at, column, Fault.OVERFLOWED, str(value)))
-            values[at] = None
-    columns[field] = values
-
-
 def _runs(
-    columns: _Columns, unknown: list[Unknown], owned: list[tuple[StepRun, ...]], *, cluster: str
+    columns: Columns, unknown: list[Unknown], owned: list[tuple[StepRun, ...]], *, cluster: str
 ) -> list[JobRun]:
     clusters = columns.get("cluster") or [""] * len(owned)
     if "" in clusters:
@@ -409,22 +218,17 @@ def _runs(
     if None in columns["submit_s"]:
         raise ValueError("Submit: no submit time")
     _fill_ids(columns)
-    _fill_elapsed(columns, len(owned))
-    _check_times(columns)
-    _check_limits(columns, unknown)
-    _check_cpu_time(columns, "TotalCPU", "cpu_s", unknown)
+    fill_elapsed(columns, len(owned))
+    check_times(columns)
+    check_limits(columns, unknown)
+    check_cpu_times(columns, unknown)
     if "_req_mem" in columns:
         requested = columns.pop("_req_mem")
         sizes = (columns.get("nodes") or repeat(1), columns.get("cpus") or repeat(1))
         columns["req_mem_bytes"] = list(map(slurm_text.memory_in_all, requested, *sizes))
-    tasks = columns.get("tasks") or repeat(None)
-    memory = columns.get("mem_bytes") or repeat(None)
-    nodes = columns.get("nodes") or repeat(1)
-    used = zip(*map(_used, owned, tasks, nodes, memory), strict=True)
-    for field, values in zip(_USED_FIELDS, used, strict=True):
-        columns[field] = values
-    _bound(columns, "disk_read_bytes", "TRESUsageInTot", unknown)
-    _bound(columns, "disk_write_bytes", "TRESUsageOutTot", unknown)
+    _fill_from_steps(columns, owned)
+    check_sums(columns, "disk_read_bytes", "TRESUsageInTot", unknown)
+    check_sums(columns, "disk_write_bytes", "TRESUsageOutTot", unknown)
     measured = columns.pop("_measured", ())
     if any(measured):
         _fill_from_jobstats(columns, measured)
@@ -432,25 +236,29 @@ def _runs(
     return _structs(JobRun, columns)
 
 
-def _structs(kind: type[Any], columns: _Columns) -> list[Any]:
+def _structs(kind: type[Any], columns: Columns) -> list[Any]:
     """Make records of columns; fields without a column keep the record's defaults."""
-    return list(map(kind, *(columns.get(name) or repeat(it) for name, it in _DEFAULTS[kind])))
+    return list(map(kind, *(columns.get(name) or repeat(it) for name, it in DEFAULTS[kind])))
 
 
-_DEFAULTS = {
-    kind: [(field.name, field.default) for field in structs.fields(kind)]
-    for kind in (JobRun, StepRun)
-}
+_JOB_IDS: Final = NumberColumn(int, 0, slurm_text.MAX_INTEGER)
 
 
-def _fill_ids(columns: _Columns) -> None:
+def _fill_ids(columns: Columns) -> None:
     """Fill fields from JobID; without JobIDRaw the id too, for array tasks above all real ids."""
     names = columns.pop("_id")
     raw_ids = columns.pop("_raw_id", None) or [""] * len(names)
-    if "" not in raw_ids and "".join(names).isdecimal():
-        columns["job_id"] = list(map(_number, raw_ids))
+    numbers = _JOB_IDS.read(raw_ids)
+    if numbers is None:
+        ids = list(map(_ids_of, names, raw_ids))
+    elif "".join(names).isdecimal():
+        columns["job_id"] = numbers
         return
-    ids = list(map(_ids_of, names, raw_ids))
+    else:
+        ids = [
+            (number, None, None, None, None) if name.isdecimal() else _ids_of(name, raw_id)
+            for name, raw_id, number in zip(names, raw_ids, numbers, strict=True)
+        ]
     for field, values in zip(_ID_FIELDS, zip(*ids, strict=True), strict=True):
         columns[field] = values
 
@@ -479,7 +287,7 @@ def _number(job_id: str) -> int:
     return number
 
 
-def _fill_from_jobstats(columns: _Columns, measured: Sequence[Measured | None]) -> None:
+def _fill_from_jobstats(columns: Columns, measured: Sequence[Measured | None]) -> None:
     """Take memory where it is more than Slurm sampled, and the use of GPUs where Slurm has none."""
     filled: dict[str, list[Any]] = {name: list(columns[name]) for name in _OF_JOBSTATS}
     sizes = zip(columns["tasks"], columns.get("nodes") or repeat(1), strict=False)
@@ -498,170 +306,54 @@ def _fill_from_jobstats(columns: _Columns, measured: Sequence[Measured | None]) 
 _OF_JOBSTATS = ("mem_bytes", "gpu_percent", "gpu_mem_bytes")
 
 
-_USED_FIELDS = (
-    *("tasks", "mem_bytes", "disk_read_bytes", "disk_write_bytes"),
-    *("gpu_percent", "gpu_mem_bytes"),
-)
+def _fill_from_steps(columns: Columns, owned: Sequence[tuple[StepRun, ...]]) -> None:
+    """Fill in what only steps say.
 
-
-def _used(
-    steps: tuple[StepRun, ...], tasks: int | None, nodes: int | None, memory: int | None
-) -> tuple[float | None, ...]:
-    """Sum up steps.
-
-    Tasks are those of the largest step that is not the batch script; memory and the use of GPUs are
-    the largest of any step; disk bytes are the sum (what srun relays of its tasks' output counts
-    there too).  The batch script is there beside the tasks on its node, each of which bears a part.
+    Memory and the use of GPUs are the largest of any step; disk bytes are the sum (what srun relays
+    of its tasks' output counts there too).
     """
-    read = written = gpu_percent = gpu_mem = None
+    tasks = columns.get("tasks") or repeat(None)
+    memory = columns.get("mem_bytes") or repeat(None)
+    nodes = columns.get("nodes") or repeat(1)
+    used = map(_tasks_and_memory, owned, tasks, nodes, memory)
+    columns["tasks"], columns["mem_bytes"] = zip(*used, strict=True)
+    for field, combined in _OVER_STEPS.items():
+        values = list(map(attrgetter(field), chain.from_iterable(owned)))
+        columns[field] = [None] * len(owned)
+        if values.count(None) < len(values):
+            rest = iter(values)
+            own = ([one for one in islice(rest, len(steps)) if one is not None] for steps in owned)
+            columns[field] = [combined(some) if some else None for some in own]
+
+
+_OVER_STEPS: Final[dict[str, Callable[[list[Any]], Any]]] = {
+    "disk_read_bytes": sum,
+    "disk_write_bytes": sum,
+    "gpu_percent": max,
+    "gpu_mem_bytes": max,
+}
+
+
+def _tasks_and_memory(
+    steps: tuple[StepRun, ...], tasks: int | None, nodes: int | None, memory: int | None
+) -> tuple[int | None, int | None]:
+    """Give tasks, and memory of each.
+
+    Tasks are those of the largest step that is not the batch script.  The script is there beside
+    the tasks on its node, each of which bears a part of its memory.
+    """
     script = largest = 0
     for step in steps:
-        servant = step.step in SERVANTS
-        if step.tasks is not None and not servant:
-            tasks = max(tasks or 0, step.tasks)
-        if step.mem_bytes is not None:
-            if servant:
-                script = max(script, step.mem_bytes)
-            else:
-                largest = max(largest, step.mem_bytes)
-        if step.disk_read_bytes is not None:
-            read = (read or 0) + step.disk_read_bytes
-        if step.disk_write_bytes is not None:
-            written = (written or 0) + step.disk_write_bytes
-        if step.gpu_percent is not None:
-            gpu_percent = max(gpu_percent or 0.0, step.gpu_percent)
-        if step.gpu_mem_bytes is not None:
-            gpu_mem = max(gpu_mem or 0, step.gpu_mem_bytes)
+        used = step.mem_bytes
+        if step.step in SERVANTS:
+            if used is not None and used > script:
+                script = used
+            continue
+        if used is not None and used > largest:
+            largest = used
+        if step.tasks is not None and step.tasks > (tasks or -1):
+            tasks = step.tasks
     part = script
     if script and largest:
         part = ceil(script / max(ceil((tasks or 0) / max(nodes or 0, 1)), 1))
-    return tasks, max(memory or 0, largest + part) or memory, read, written, gpu_percent, gpu_mem
-
-
-#: States of jobs that ran: one without a run time says nothing.
-_RAN: Final = frozenset({JobState.COMPLETED, JobState.TIMEOUT})
-
-
-def _fill_elapsed(columns: _Columns, count: int) -> None:
-    """Fill in run times that the accounting does not say, from start and end.
-
-    Raises ValueError: a job that ran has no run time.
-    """
-    nothing: Sequence[None] = [None] * count
-    given = columns.get("elapsed_s") or nothing
-    if None not in given:
-        return
-    starts, ends, states = (columns.get(name) or nothing for name in ("start_s", "end_s", "state"))
-    columns["elapsed_s"] = [
-        _between(*times) if elapsed_s is None else elapsed_s
-        for elapsed_s, *times in zip(given, starts, ends, states, strict=True)
-    ]
-
-
-def _between(start: int | None, end: int | None, state: JobState | None) -> float:
-    if start is not None and end is not None:
-        # Not below zero where a clock was set back.
-        return float(max(end - start, 0))
-    if state in _RAN or (start is not None and state is not None and state.ended):
-        raise ValueError("Elapsed: no run time, and no Start and End that would say it")
-    return 0.0
-
-
-#: Seconds by which a run time may differ from end less start: both are rounded.
-_ROUNDED_S: Final = 2
-#: Clocks go back in autumn by so much; a text without an offset does not say in which hour it is.
-_CLOCK_CHANGES_S: Final = (3600, 1800)
-#: Units in which other tools count, in seconds, and run times from which on it is no coincidence.
-_LARGER_UNITS: Final = (("minutes", 60), ("hours", 3600), ("days", 86400))
-_NO_COINCIDENCE: Final = 10
-
-
-def _check_times(columns: _Columns) -> None:
-    """Check that each run ends its run time after its start, or later where it was suspended.
-
-    Ends of the hour that local time has twice in autumn are moved behind the start.
-
-    Raises ValueError: a run time is longer than from start to end, or in another unit.
-    """
-    if not {"start_s", "end_s"} <= columns.keys():
-        return
-    rows = zip(columns["start_s"], columns["end_s"], columns["elapsed_s"], strict=True)
-    # Slurm makes the run time of both (as_mysql_jobacct_process.c), less the time suspended.
-    differing = [
-        (at, start, end, elapsed_s)
-        for at, (start, end, elapsed_s) in enumerate(rows)
-        if start and end and end - start != elapsed_s
-    ]
-    if differing:
-        ends = list(columns["end_s"])
-        for at, start, end, elapsed_s in differing:
-            ends[at] = _end(start, end, elapsed_s)
-        columns["end_s"] = ends
-
-
-def _end(start: int, end: int, elapsed_s: float) -> int:
-    """Give the end of a run whose run time is not the time from start to end."""
-    span_s = end - start
-    for change_s in _CLOCK_CHANGES_S:
-        if abs(span_s + change_s - elapsed_s) <= 1:
-            return start + round(elapsed_s)
-    # A clock that was set back leaves the end before the start.
-    if span_s >= 0 and elapsed_s > span_s + _ROUNDED_S:
-        raise ValueError(f"Elapsed: {elapsed_s:g} s, but End is {span_s} s after Start")
-    for unit, unit_s in _LARGER_UNITS:
-        exact = elapsed_s >= _NO_COINCIDENCE or not elapsed_s.is_integer()
-        if exact and abs(elapsed_s * unit_s - span_s) <= unit_s / 2 + 1:
-            raise ValueError(f"Elapsed: {elapsed_s:g} are {unit}: End is {span_s} s after Start")
-    return end
-
-
-#: Seconds by which a run may outlast its limit: what sites grant (OverTimeLimit, minutes), 30 s
-#: from the first signal to the last (KillWait), and slurmctld looks at limits twice a minute.
-GRACE_S: Final = 600
-
-
-def _check_limits(columns: _Columns, unknown: list[Unknown]) -> None:
-    """Take limits that are shorter than the run for unknown: they are in another unit."""
-    if "limit_s" not in columns:
-        return
-    rows = zip(columns["limit_s"], columns["elapsed_s"], strict=True)
-    exceeded = [
-        at
-        for at, (limit_s, elapsed_s) in enumerate(rows)
-        if limit_s is not None and elapsed_s > limit_s + GRACE_S
-    ]
-    if exceeded:
-        limits = list(columns["limit_s"])
-        for at in exceeded:
-            shown = f"{limits[at]} s, and the run took {columns['elapsed_s'][at]:.0f} s"
-            unknown.append(Unknown(at, "Timelimit", Fault.CONTRADICTED, shown))
-            limits[at] = None
-        columns["limit_s"] = limits
-
-
-_CPU_TIMES: Final = (
-    ("TotalCPU", "cpu_s"),
-    ("UserCPU", "user_cpu_s"),
-    ("SystemCPU", "system_cpu_s"),
-)
-#: CPUs of a node, more than any has: jobs may use more than they were given.
-_MOST_CPUS: Final = 2048
-_LEAST_S: Final = 60.0
-
-
-def _check_cpu_time(columns: _Columns, column: str, field: str, unknown: list[Unknown]) -> None:
-    """Take CPU times for unknown that no node can have: a counter of 32 bits that overflowed."""
-    times = columns.get(field)
-    if times is None or max(filter(None, times), default=0) <= _MOST_CPUS * _LEAST_S:
-        return
-    rows = zip(times, columns["elapsed_s"], columns.get("nodes") or repeat(1), strict=False)
-    overflowed = [
-        at
-        for at, (cpu_s, elapsed_s, nodes) in enumerate(rows)
-        if cpu_s and cpu_s > _MOST_CPUS * (nodes or 1) * (elapsed_s + _LEAST_S)
-    ]
-    if overflowed:
-        columns[field] = values = list(times)
-        for at in overflowed:
-            unknown.append(Unknown(at, column, Fault.OVERFLOWED, f"{values[at]:.0f} s"))
-            values[at] = None
+    return tasks, max(memory or 0, largest + part) or memory

@@ -202,6 +202,9 @@ def parse_job_id(text: str) -> JobId:
     >>> parse_job_id("6_3.batch")
     JobId(job=6, task=3, tasks='', het=None, step='batch')
     """
+    job, _, task = text.partition("_")
+    if job.isdecimal() and task.isdecimal():  # most are
+        return JobId(storable(int(job)), storable(int(task)))
     match = _JOB_ID.fullmatch(text)
     if match is None:
         raise ValueError(f"not a job id: {text!r}")

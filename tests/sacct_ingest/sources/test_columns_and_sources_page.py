@@ -7,7 +7,8 @@ from msgspec.structs import fields
 
 from sacct_ingest.job_run import JobRun
 from sacct_ingest.records import JobState, StepRun
-from sacct_ingest.sources import runs_from_rows as column_plan
+from sacct_ingest.sources import column_plan
+from sacct_ingest.sources.column_plan import plans
 from sacct_ingest.sources.columns import (
     COLUMNS,
     REQUIRED,
@@ -22,7 +23,6 @@ from sacct_ingest.sources.columns import (
 )
 from sacct_ingest.sources.json_columns import DB_JOB, DB_STEP, LIVE_JOB
 from sacct_ingest.sources.pyslurm_jobs import JOB, STEP
-from sacct_ingest.sources.runs_from_rows import plans
 from sacct_ingest.sources.saved import FORMATS
 from sacct_ingest.sources.swf import COLUMNS as SWF
 from slurm_plugin.cli.commands.ingest import LIVE

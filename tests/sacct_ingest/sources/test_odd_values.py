@@ -14,8 +14,8 @@ from sacct_ingest.ingest.into_store import ingest
 from sacct_ingest.records import Fault, OddValue
 from sacct_ingest.sources.columns import COLUMNS, REQUIRED_VALUES
 from sacct_ingest.sources.pyslurm_jobs import PySlurmJobs
+from sacct_ingest.sources.row_checks import GRACE_S
 from sacct_ingest.sources.run_source import Tally
-from sacct_ingest.sources.runs_from_rows import GRACE_S
 from sacct_ingest.sources.sacct_text import read_text
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.sources.slurm_json import read_json
