@@ -99,7 +99,8 @@ ADDED_STEP: Final = "extern"
 
 def failed_steps(steps: Sequence[StepRun]) -> int:
     """Count the steps that failed or were cancelled, but the one that Slurm adds by itself."""
-    return len([step for step in steps if step.state in FAILED and step.step != ADDED_STEP])
+    failed = [step for step in steps if step.state in FAILED]
+    return len([step for step in failed if step.step != ADDED_STEP]) if failed else 0
 
 
 def node_need(start: Start) -> int:

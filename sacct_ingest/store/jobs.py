@@ -26,6 +26,7 @@ from sacct_ingest.records import Component, JobPieces, JobState, Start
 from sacct_ingest.store.changes import mark_runs
 from sacct_ingest.store.decision_outcomes import KEYS
 from sacct_ingest.store.engine import parts
+from sacct_ingest.store.packed_runs import Columns, joined
 from sacct_ingest.store.rows import total
 from sacct_ingest.store.schema import decisions, job_pieces, runs
 
@@ -55,7 +56,8 @@ _MEMBER = [
     )
 ]
 #: Such a row of a run that is not stored yet.
-_Member = msgspec.defstruct("_Member", [str(column.name) for column in _MEMBER])
+_MEMBER_NAMES: Final = [str(column.name) for column in _MEMBER]
+_Member = msgspec.defstruct("_Member", _MEMBER_NAMES)
 _POINT = (
     sa.update(runs)
     .where(runs.c.id == sa.bindparam("id_"))
@@ -74,6 +76,10 @@ decode_pieces = msgspec.json.Decoder(JobPieces).decode
 _JobId = tuple[str, int]
 #: What of runs says which jobs they may be pieces of, each the values of a column.
 PIECE_COLUMNS: Final = ("id", "cluster", "job_id", "het_job_id", "submit_s", "end_s", "state")
+_OF_JOB: Final = ("id", "cluster", "job_id", "het_job_id")
+_HET, _STATE = map(PIECE_COLUMNS.index, ("het_job_id", "state"))
+#: Columns of a run that is not stored yet, and its position in them.
+_Place = tuple[Columns, int]
 
 
 class _Piece(NamedTuple):
@@ -91,10 +97,6 @@ class _Piece(NamedTuple):
     def job(self) -> _JobId:
         return self.cluster, self.het_job_id or self.job_id
 
-    @property
-    def may_have_others(self) -> bool:
-        return self.het_job_id is not None or self.state in RESTARTED
-
 
 #: A run, the run that stands for its job (None: itself), what is written beside it, and its keys.
 _Change = tuple[Any, int | None, str | None, tuple[str, str, str]]
@@ -107,27 +109,24 @@ class Links(NamedTuple):
     changes: Sequence[_Change]  #: of runs that are stored already
 
 
-def link_new(connection: sa.Connection, columns: dict[str, Sequence[Any]]) -> Links:
+def link_new(connection: sa.Connection, packs: Sequence[Columns]) -> Links:
     """Find the jobs of runs before they are stored, so that nothing of them is changed afterwards.
 
-    columns: those of `runs`; what stands for each job is filled in.
+    packs: columns of `runs`, in lists; what stands for each job is filled in.
     """
-    candidates, changes = _found(connection, columns, new=True)
-    position = {run_id: at for at, run_id in enumerate(columns["id"])}
-    linked: dict[str, list[Any]] = {name: list(columns[name]) for name in KEYS}
-    linked |= {"part_of": [None] * len(position), "pieces": [None] * len(position)}
+    places = {run_id: (columns, at) for columns in packs for at, run_id in enumerate(columns["id"])}
+    candidates, changes = _found(connection, joined(packs, PIECE_COLUMNS), places)
     stored: list[_Change] = []
     for change in changes:
         row, part_of, text, keys = change
-        at = position.get(row.id)
-        if at is None:
+        if row.id not in places:
             stored.append(change)
             continue
-        linked["part_of"][at] = part_of
-        linked["pieces"][at] = text
-        for name, key in zip(KEYS, keys, strict=True):
-            linked[name][at] = key
-    columns |= linked
+        columns, at = places[row.id]
+        values = dict(zip(KEYS, keys, strict=True), part_of=part_of, pieces=text)
+        for name, value in values.items():
+            if value is not None or name in columns:
+                columns.setdefault(name, [None] * len(columns["id"]))[at] = value
     return Links(candidates, stored)
 
 
@@ -136,7 +135,7 @@ def link_stored(connection: sa.Connection, columns: Mapping[str, Sequence[Any]])
 
     columns: `PIECE_COLUMNS` of the runs.
     """
-    candidates, changes = _found(connection, columns, new=False)
+    candidates, changes = _found(connection, columns, {})
     for some in parts([piece.run_id for piece in candidates]):
         connection.execute(sa.delete(job_pieces).where(job_pieces.c.run_id.in_(some)))
     write(connection, Links(candidates, changes))
@@ -169,23 +168,32 @@ def write(connection: sa.Connection, links: Links) -> None:
 
 
 def _found(
-    connection: sa.Connection, columns: Mapping[str, Sequence[Any]], *, new: bool
+    connection: sa.Connection, columns: Mapping[str, Sequence[Any]], new: Mapping[int, _Place]
 ) -> tuple[list[_Piece], list[_Change]]:
-    """Give those of these runs that may have others beside them, and what changes of which run."""
+    """Give those of these runs that may have others beside them, and what changes of which run.
+
+    new: where those of the runs are that are not stored yet, by their ids.
+    """
     components = any(one is not None for one in columns["het_job_id"])
     restarts = not RESTARTED.isdisjoint(columns["state"])
     pieces = _known(connection, columns)
     if not (components or restarts or pieces):
         return [], []
-    written = [_Piece(*row) for row in zip(*(columns[n] for n in PIECE_COLUMNS), strict=True)]
-    candidates = [piece for piece in written if piece.may_have_others]
+    candidates = [
+        _Piece(*row)
+        for row in zip(*(columns[name] for name in PIECE_COLUMNS), strict=True)
+        if row[_HET] is not None or row[_STATE] in RESTARTED
+    ]
     jobs = {piece.job for piece in candidates}.union(pieces.values())
-    positions = [at for at, piece in enumerate(written) if piece.job in jobs]
+    ids = zip(*(columns[name] for name in _OF_JOB), strict=True)
+    of_jobs = [
+        run_id for run_id, cluster, job_id, het_id in ids if (cluster, het_id or job_id) in jobs
+    ]
     others = {*pieces, *_later_starts(connection, candidates)}
     if new:
-        rows = _rows(connection, others) | _new_rows(columns, positions)
+        rows = _rows(connection, others) | _new_rows(new, of_jobs)
     else:
-        rows = _rows(connection, others.union(written[at].run_id for at in positions))
+        rows = _rows(connection, others.union(of_jobs))
     # The last start of a job may be a plain run, which only the earlier ones point to.
     rows |= _rows(connection, {row.part_of for row in rows.values() if row.part_of} - rows.keys())
     of_job: defaultdict[_JobId, list[Any]] = defaultdict(list)
@@ -234,11 +242,14 @@ def _rows(connection: sa.Connection, ids: Collection[int]) -> dict[int, Any]:
     return rows
 
 
-def _new_rows(columns: Mapping[str, Sequence[Any]], positions: Iterable[int]) -> dict[int, Any]:
+def _new_rows(places: Mapping[int, _Place], ids: Iterable[int]) -> dict[int, Any]:
     """Give the same of runs that are not stored yet."""
-    nothing = [None] * len(columns["id"])
-    values = [columns.get(column.name, nothing) for column in _MEMBER]
-    return {columns["id"][at]: _Member(*(column[at] for column in values)) for at in positions}
+    rows: dict[int, Any] = {}
+    for run_id in ids:
+        columns, at = places[run_id]
+        values = map(columns.get, _MEMBER_NAMES)
+        rows[run_id] = _Member(*(None if column is None else column[at] for column in values))
+    return rows
 
 
 def _resolved(rows: Sequence[sa.Row[Any]]) -> Iterator[_Change]:

@@ -20,7 +20,7 @@ from sacct_ingest.sources.sacct_text import read_text
 from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.sources.slurm_json import read_json
 from sacct_ingest.sources.swf import read_swf
-from sacct_ingest.store.add_runs import pack_runs
+from sacct_ingest.store.packed_runs import pack_runs
 from tests.sacct_ingest.records import SUBMIT_S
 from tests.sacct_ingest.sources.json_jobs import live_job, new_job, old_job
 from tests.sacct_ingest.sources.test_pyslurm_jobs import JOB as PYSLURM_JOB

@@ -12,7 +12,7 @@ from msgspec import structs
 from sacct_ingest.records import JobState
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.sacct_text import read_text
-from sacct_ingest.store.add_runs import pack_runs
+from sacct_ingest.store.packed_runs import pack_runs
 from sacct_ingest.text.admin_comment import measured_in
 
 JOB = {

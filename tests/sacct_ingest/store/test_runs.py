@@ -8,7 +8,7 @@ from sqlalchemy import create_engine, text
 
 from sacct_ingest.records import CURVE_LEVELS, JobState, KeyLevel
 from sacct_ingest.runs.sharing import SharedTag
-from sacct_ingest.store import DecisionSelection, RunRow, Stored, add_runs
+from sacct_ingest.store import DecisionSelection, RunRow, Stored, packed_runs
 from sacct_ingest.text.admin_comment import decision_id_in
 from tests.sacct_ingest.records import SUBMIT_S, run, runs_with, step
 
@@ -117,7 +117,7 @@ def test_runs_that_are_packed_together_keep_their_own_steps(store, store_url, mo
         steps = (step(step=str(i), mem_bytes=memory + i) for i in range(job_id % 4))
         return run(job_id=job_id, steps=tuple(steps))
 
-    monkeypatch.setattr(add_runs, "PACKED_TOGETHER", 4)
+    monkeypatch.setattr(packed_runs, "PACKED_TOGETHER", 4)
     store.runs.add([made(2, 20), made(3, 30), made(5, 50)])
     given = [(3, 30), (7, 70), (5, 51), (6, 60), (5, 52), (2, 20), (7, 71), (9, 90)]
     assert store.runs.add(made(*one) for one in given) == Stored(new=3, changed=1, same=2)
