@@ -510,6 +510,21 @@ def longest(table: PredictionTable, nodes: int) -> float:
     return max((one.time_s for one in table.longest if one.nodes >= nodes), default=0.0)
 
 
+def for_numbers(table: PredictionTable, numbers: Mapping[str, float]) -> PredictionTable:
+    """Table whose need of memory is that of a job with these numbers; of all where one is missing.
+
+    numbers: what the job names, by attribute.
+    """
+    need = table.need
+    if need is None or not need.terms or any(one.name not in numbers for one in need.terms):
+        return table
+    own = tuple(numbers[term.name] for term in need.terms)
+    factor = math.prod(term.factor(one) for term, one in zip(need.terms, own, strict=True))
+    factor *= dict(need.same).get(own, 1.0)
+    high = tuple(replace(one, mem_bytes=math.ceil(factor * one.mem_bytes)) for one in need.sized)
+    return replace(table, need=replace(need, high=high, terms=(), sized=(), same=()))
+
+
 def shared_out(own: int, nodes: int) -> float:
     """Memory of each of ``nodes`` nodes over that of each of ``own``: fewer nodes share it out."""
     return max(own / nodes, 1.0)

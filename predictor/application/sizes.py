@@ -135,7 +135,8 @@ def _best(
     resources: CPUs, tasks and memory asked for are covariates beside ``nimo:size=``, as after
         `nimo learn`, which varies several at once.
     """
-    columns = _columns(runs)
+    requested = [run.requested for run in runs]
+    columns = shared_numbers([run.numbers for run in runs], requested)
     only = {name: column for name, column in columns.items() if not resources or name == SIZE}
     if not only:
         return None
@@ -230,18 +231,23 @@ def _better(one: Sequence[float], other: Sequence[float], gain: float, *, sure: 
     return fmean(gains) > sure * stdev(gains) / math.sqrt(len(gains))
 
 
-def _columns(runs: Sequence[Sample]) -> dict[str, Floats]:
+def shared_numbers(
+    numbers: Sequence[Mapping[str, float]], requested: Sequence[Sequence[float]]
+) -> dict[str, Floats]:
     """Give the numbers that nearly all runs have, in several values; missing ones as usual.
 
     Counts of what was asked for are sizes of the request, not of the problem.
+
+    numbers: of each run, by name.
+    requested: nodes, CPUs and tasks that each asked for.
     """
     made = {}
-    for name in dict.fromkeys(name for run in runs for name in run.numbers):
-        given = [run.numbers.get(name) for run in runs]
+    for name in dict.fromkeys(name for own in numbers for name in own):
+        given = [own.get(name) for own in numbers]
         known = [one for one in given if one is not None]
-        if len(set(known)) < VALUES or len(known) < (1 - _MISSING) * len(runs):
+        if len(set(known)) < VALUES or len(known) < (1 - _MISSING) * len(numbers):
             continue
-        if any(_follows(given, [run.requested[i] for run in runs]) for i in range(3)):
+        if any(_follows(given, [counts[i] for counts in requested]) for i in range(3)):
             continue
         usual = median(known)
         made[name] = np.array([usual if one is None else one for one in given])

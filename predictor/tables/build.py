@@ -21,9 +21,10 @@ from predictor.sample import Sample
 from predictor.table import doubtful, of_kind, round_time, table_of
 from predictor.tables import run_facts as facts
 from predictor.tables.kinds import kind_of_runs
+from predictor.tables.memory_need import memory_need
 from predictor.tables.of_curve import REPEATS, curve_table, mixed, to_prediction
 from predictor.tables.of_node_types import SumsByType, split, type_tables
-from predictor.tables.resource_use import had_whole_nodes, memory_need, node_power, resource_uses
+from predictor.tables.resource_use import had_whole_nodes, node_power, resource_uses
 from predictor.tables.samples import ended_runs, samples_of
 from predictor.tables.settings import TableSettings
 from predictor.tables.starts import with_starts
@@ -205,7 +206,7 @@ def _described(
             (m.mem_bytes for m in memory if m.mem_bytes < types.UNBOUNDED), default=None
         ),
         memory=memory,
-        need=memory_need(rows, margin=settings.memory_margin),
+        need=memory_need(rows, margin=settings.memory_margin, sized=level is not KeyLevel.USER),
         uses=resource_uses(rows),
         power=power(table.node_type),
         by_type=tuple(replace(one, power=power(one.node_type)) for one in table.by_type),

@@ -71,7 +71,7 @@ _OPEN_SIZE = frozenset(
 #: Ratio beyond the interval from which on run times are those of another problem.
 _APART = 1.25
 #: A job asks for too much memory where less than this share of it is needed.
-_ENOUGH = 0.8
+_ENOUGH = 0.9
 
 #: Reasons why a prediction changes no job, and is advice all the same.
 _FOR_ADVICE = frozenset({Reason.OTHERS_RUNS, Reason.FEW_OWN_RUNS})

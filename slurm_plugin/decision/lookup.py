@@ -21,6 +21,7 @@ from predictor.table import (
     covers,
     decode,
     for_layout,
+    for_numbers,
     is_current,
     part_for,
     whole_key,
@@ -297,7 +298,10 @@ def _for_job(
     part = part_for(table, layouts, attributes)
     own = table_at(level, part.key) if part else None
     chosen = own or (table if layouts is None else for_layout(table, layouts))
-    return for_sizes(chosen, numbers_of(attributes())) if chosen.sizes else chosen
+    if not (chosen.sizes or (chosen.need and chosen.need.terms)):
+        return chosen
+    numbers = numbers_of(attributes())
+    return for_numbers(for_sizes(chosen, numbers), numbers)
 
 
 _acting = lru_cache(maxsize=_DECODED)(acting_of)

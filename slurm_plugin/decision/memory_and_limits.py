@@ -57,18 +57,17 @@ def memory_floor(table: PredictionTable, mem_node_bytes: int | None, *, margin: 
 
 
 def memory_to_ask(table: PredictionTable, size: int, *, margin: float) -> int | None:
-    """Memory for a job of this size, MiB: the most that a run may need times ``margin``.
-
-    That is the highest ever needed, or a quantile beyond it (`predictor.tables.resource_use`).
+    """Memory for a job of this size, MiB: what runs are to be given.
 
     Of a node where the table counts nodes, else of the whole job.  None: beyond what was run, of
     too few runs, or runs of this size or a neighbouring one ended for lack of memory.  Of one job
     the need on the count that it asks for says that on others: fewer nodes share it out.
 
-    margin: ratio, at least 1.
+    margin: ratio, at least 1, to the highest need ever where it is all that a table says.
     """
+    share = 1.0
     if table.asked and table.unit is Unit.NODES:
-        margin, size = margin * shared_out(table.asked, size), table.asked
+        share, size = shared_out(table.asked, size), table.asked
     counts = [one.nodes for one in table.memory]
     if table.runs < _RUNS or not counts or not counts[0] <= size <= counts[-1]:
         return None
@@ -77,12 +76,15 @@ def memory_to_ask(table: PredictionTable, size: int, *, margin: float) -> int | 
     near = (one for one in table.memory if below <= one.nodes <= above)
     if any(one.mem_bytes >= UNBOUNDED for one in near):
         return None
-    # What larger runs needed counts where it is less: then some smaller one needed more.
-    smaller = (one.mem_bytes for one in table.memory if one.nodes <= above)
-    most = max(need for need in smaller if need < UNBOUNDED)
-    if table.need is not None:
-        most = max(most, most_between(table.need.high, size, size) or 0)
-    return _ROUND_MIB * ceil(most * margin / (_ROUND_MIB * _MIB))
+    if table.need is None:
+        # What larger runs needed counts where it is less: then some smaller one needed more.
+        smaller = (one.mem_bytes for one in table.memory if one.nodes <= above)
+        needed = margin * max(need for need in smaller if need < UNBOUNDED)
+    elif (high := most_between(table.need.high, size, size)) is not None:
+        needed = high
+    else:
+        return None
+    return _ROUND_MIB * ceil(needed * share / (_ROUND_MIB * _MIB))
 
 
 def most_between(needs: tuple[Memory, ...], low: int, high: int) -> int | None:

@@ -146,7 +146,9 @@ def memory_lines(prediction: PredictionTable) -> list[str]:
     record = f", enough for {need.inside} of {runs}" if need.predictions else ""
     tasks = prediction.layout.tasks if prediction.unit is Unit.NODES else 0
     task = f" ({most / tasks:.0f} MiB for each of {tasks} tasks)" if tasks > 1 else ""
-    return [f"memory that {each} may need: {most:.0f} MiB{task}{record} (with the margin)"]
+    said = f"memory that {each} may need: {most:.0f} MiB{task}{record} (with the margin)"
+    names = " and ".join(fmt.printable(term.name) for term in need.terms)
+    return [f"{said}; it goes by {names}" if names else said]
 
 
 def use_text(use: ResourceUse) -> str:

@@ -42,8 +42,8 @@ from predictor.product_limit import ProductLimit
 from predictor.refit import RefitInput, fits_of
 from predictor.sample import Sample
 from predictor.table import table_of
+from predictor.tables.memory_need import memory_need
 from predictor.tables.of_curve import to_prediction
-from predictor.tables.resource_use import memory_need
 from predictor.tables.run_facts import change_of
 from predictor.tables.settings import TableSettings
 from predictor.waits.backtest import PastJob, past_waits, walk
@@ -199,7 +199,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         {"elapsed_s": 9.0, "nodes": 4},
     ),
     "table.for_inputs": (None, {"table": TABLE, "work_dir": "", "changed_s": 5.0}),
-    "tables.resource_use.memory_need": (
+    "tables.memory_need.memory_need": (
         lambda margin, nodes: memory_need([stored(nodes, 9.0)], margin=margin),
         {"margin": 1.2, "nodes": 4},
     ),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from predictor.types import UNBOUNDED, Memory, MemoryNeed
+from predictor.types import UNBOUNDED, Memory, MemoryNeed, MemoryTerm
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import OptIn, SizesRule
@@ -343,11 +343,37 @@ def test_a_deadline_that_no_size_of_the_tag_makes_may_be_later():
     assert due(3000)[0].message == ""
 
 
-def test_the_memory_to_ask_for_is_the_quantile_where_that_is_higher():
-    high = tuple(Memory(one.nodes, 3000 * 2**20) for one in NEEDED)
+@pytest.mark.parametrize(
+    ("needed", "line"), [(3600, "#SBATCH --mem=3600M"), (1000, "#SBATCH --mem=1000M")]
+)
+def test_the_memory_to_ask_for_is_what_a_new_run_is_to_be_given(needed, line):
+    """The room is in it: neither a margin nor the highest need of all is added."""
+    high = tuple(Memory(one.nodes, needed * 2**20) for one in NEEDED)
     recorded = sized(memory=NEEDED, need=MemoryNeed(30, 27, 27, 0.0, high))
     request = one_node(cpus_per_task=4, min_cpus=4, min_mem_per_node=8000)
-    assert advice(request, tables=[recorded]).memory_directive == "#SBATCH --mem=3600M"
+    assert advice(request, tables=[recorded]).memory_directive == line
+
+
+@pytest.mark.parametrize(
+    ("comment", "line"),
+    [
+        ("nimo:size=50", "#SBATCH --mem=1500M"),
+        ("nimo:size=200", "#SBATCH --mem=5000M"),  # twice the largest that ran
+        ("", "#SBATCH --mem=3000M"),
+        ("nimo:size=1k", ""),  # no less than is asked for
+    ],
+)
+def test_a_job_that_names_a_size_is_told_the_memory_of_that_size(comment, line):
+    def on_each(mib):
+        return tuple(Memory(one.nodes, mib * 2**20) for one in NEEDED)
+
+    term = MemoryTerm("size", fixed=0.2, power=1.0, reference=50.0, low=10.0, high=100.0)
+    need = MemoryNeed(
+        30, 27, 27, high=on_each(3000), terms=(term,), sized=on_each(1380), same=(((50.0,), 1.08),)
+    )
+    request = one_node(cpus_per_task=4, min_cpus=4, min_mem_per_node=8000, comment=comment)
+    told = advice(request, tables=[sized(memory=NEEDED, need=need)])
+    assert told.memory_directive == line
 
 
 def test_on_other_nodes_a_job_needs_what_it_needs_on_its_own_count_and_fewer_share_it_out():
