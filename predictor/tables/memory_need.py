@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.application.sizes import shared_numbers
+from predictor.checks import need_finite, need_positive
 from predictor.types import Memory, MemoryNeed, MemoryTerm
 from sacct_ingest.records import Says
 from sacct_ingest.runs.evidence import evidence_of, node_memory, node_need
@@ -116,6 +117,24 @@ def memory_need(rows: Iterable[RunRow], *, margin: float, sized: bool = False) -
         sized=tuple(by_sizes.rows(counts)) if by_sizes.terms else (),
         same=tuple(by_sizes.same_sizes()),
     )
+
+
+def enough_for(needs: Sequence[tuple[float, bool]], asked: float) -> float | None:
+    """Give what a new run is to have, by what others needed; None: too few did.
+
+    needs: of each, and whether it was cut off there; the newest last.
+    asked: memory of a rerun.
+
+    Raises ValueError: a need is not above zero, or what is asked is not finite.
+    """
+    need_positive("need of memory", *(need for need, _ in needs))
+    need_finite("memory that is asked for", asked, least=0)
+    recent = sorted(needs[-RECENT:])
+    if len(recent) < FEWEST:
+        return None
+    dear = SHORT * max(asked, recent[-1][0])
+    logs = np.log([need for need, _ in recent])
+    return exp(float(_room(logs, np.array([cut_off for _, cut_off in recent]), dear)))
 
 
 def _memory_use(row: RunRow) -> _MemoryUse | None:

@@ -13,9 +13,10 @@ from typing import Final
 
 from predictor.product_limit import ProductLimit
 from predictor.tables.kinds import kind_of_runs
+from predictor.tables.memory_need import enough_for
 from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import JobState, Says
-from sacct_ingest.runs.evidence import evidence_of
+from sacct_ingest.runs.evidence import evidence_of, node_memory
 from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.store import RunRow
 from slurm_plugin.config.yaml_text import load_yaml
@@ -24,6 +25,8 @@ from slurm_plugin.text.formatting import clock, count, duration
 
 #: Completed runs that a need rests on, at least.
 FEWEST = 5
+#: Factor on the quantile of run times.
+MARGIN = 1.2
 SCHEMA = 2  #: of the JSON; raised where a field changes its meaning or goes
 _MIB = 2**20
 _NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
@@ -103,26 +106,43 @@ class _Amounts:
     def covering(self, share: float, margin: float) -> float | None:
         """Value with a margin that covers this share, and all that completed; None: none does."""
         least = self.quantile(share)
-        if least is None:
-            return None
-        most = max((value for value, cut_off in self.pairs if not cut_off), default=0.0)
-        return max(least * margin, most)
+        return None if least is None else max(least * margin, self._most())
+
+    def enough(self, share: float, asked: float) -> float | None:
+        """Value with room by these runs that covers this share, and all that completed.
+
+        asked: what a run that is short is given next.
+        """
+        least, room = self.quantile(share), enough_for(self.pairs, asked)
+        return None if least is None or room is None else max(room, self._most())
+
+    def _most(self) -> float:
+        return max((value for value, cut_off in self.pairs if not cut_off), default=0.0)
 
 
 def need_of(
-    application: str, rows: Sequence[RunRow], *, quantile: float, margin: float
+    application: str, rows: Sequence[RunRow], *, quantile: float, margin: float | None = None
 ) -> tuple[Need, list[BacktestedRun]] | None:
     """Work out a need, and try it on the runs; None: fewer than `FEWEST` completed.
 
     rows: runs of one application, the newest last.
     quantile: share of the runs that a need covers, before the margin.
-    margin: factor on that quantile.
+    margin: factor on that quantile; None: `MARGIN` for run times, and memory has the room that its
+        runs say (`predictor.tables.memory_need`).
     """
     rows = [start for row in rows for start in row.each_start()]
     done = [row for row in rows if row.state is JobState.COMPLETED and row.nodes > 0]
     if len(done) < FEWEST:
         return None
     times, memory = _Amounts(), _Amounts()
+    time_margin = MARGIN if margin is None else margin
+    asked = 0.0
+
+    def memory_for_next() -> float | None:
+        if margin is None:
+            return memory.enough(quantile, asked)
+        return memory.covering(quantile, margin)
+
     backtest = []
     lacked = 0
     for row in rows:
@@ -134,8 +154,8 @@ def need_of(
                 elapsed_s=0.0 if said.run_time is Says.NOTHING else row.elapsed_s,
                 need_bytes=said.mem_bytes + said.lacked_memory,
                 own_s=float(row.limit_s or 0),
-                limit_s=times.covering(quantile, margin) or inf,
-                mem_bytes=(memory.covering(quantile, margin) if memory.completed else None) or 0.0,
+                limit_s=times.covering(quantile, time_margin) or inf,
+                mem_bytes=(memory_for_next() if memory.completed else None) or 0.0,
                 completed=row.state is JobState.COMPLETED,
             )
             if run.tells(run.limit_s, run.mem_bytes):
@@ -143,12 +163,13 @@ def need_of(
         times.add(float(row.elapsed_s), said.run_time)
         memory.add(float(said.mem_bytes), said.memory)
         lacked += said.lacked_memory
+        asked = float(node_memory(row)) or asked
     mem_bytes = None
     if memory.completed >= FEWEST:
-        mem_bytes = memory.covering(quantile, margin)
+        mem_bytes = memory_for_next()
         if mem_bytes is None and not lacked:
             # Time cut them off: what they needed by then, and the margin, is not too little.
-            mem_bytes = margin * max(value for value, _ in memory.pairs)
+            mem_bytes = time_margin * max(value for value, _ in memory.pairs)
     cut_off = len(times.pairs) - times.completed
     halved = 2 * cut_off >= len(times.pairs)
     kind, _ = kind_of_runs(rows)
@@ -159,7 +180,7 @@ def need_of(
         low_s=times.quantile(0.05),
         median_s=None if halved else times.quantile(0.5),
         high_s=times.quantile(0.95),
-        time_s=None if as_given else times.covering(quantile, margin),
+        time_s=None if as_given else times.covering(quantile, time_margin),
         mem_bytes=None if mem_bytes is None else ceil(mem_bytes),
         cpus_per_task=_usual([ceil((row.req_cpus or row.cpus) / (row.tasks or 1)) for row in done]),
         tasks=_usual([row.tasks or 1 for row in done]),

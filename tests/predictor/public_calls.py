@@ -42,7 +42,7 @@ from predictor.product_limit import ProductLimit
 from predictor.refit import RefitInput, fits_of
 from predictor.sample import Sample
 from predictor.table import table_of
-from predictor.tables.memory_need import memory_need
+from predictor.tables.memory_need import enough_for, memory_need
 from predictor.tables.of_curve import to_prediction
 from predictor.tables.run_facts import change_of
 from predictor.tables.settings import TableSettings
@@ -199,6 +199,10 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         {"elapsed_s": 9.0, "nodes": 4},
     ),
     "table.for_inputs": (None, {"table": TABLE, "work_dir": "", "changed_s": 5.0}),
+    "tables.memory_need.enough_for": (
+        lambda need, asked: enough_for([(need, False)] * 3, asked),
+        {"need": 1e9, "asked": 2e9},
+    ),
     "tables.memory_need.memory_need": (
         lambda margin, nodes: memory_need([stored(nodes, 9.0)], margin=margin),
         {"margin": 1.2, "nodes": 4},

@@ -45,7 +45,12 @@ def add_arguments(add: Options) -> None:
         type=share,
         default=0.95,
     )
-    add("--margin FACTOR", "on this quantile (default: %(default)s)", type=positive, default=1.2)
+    add(
+        "--margin FACTOR",
+        "on this quantile (default: 1.2 for run times; memory gets the room that its runs say)",
+        type=positive,
+        default=None,
+    )
     add(
         "--diff FILE",
         "show what would change in this file, and how past runs would have fared with both",
