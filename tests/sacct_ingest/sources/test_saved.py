@@ -11,8 +11,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sacct_ingest.errors import FormatError
+from sacct_ingest.sources.opened import decoded, lines_of
 from sacct_ingest.sources.run_source import Tally
 from sacct_ingest.sources.saved import SavedSacct
 from tests.sacct_ingest.sources.json_jobs import TEXT, new_job
@@ -113,6 +116,13 @@ def test_a_file_of_windows_own_encoding_is_refused_with_how_to_read_it(tmp_path,
     path.write_text(FILES[form], encoding="utf-16")
     with pytest.raises(FormatError, match=r"jobs: it is UTF-16.*iconv"):
         read(path)
+
+
+@given(st.lists(st.sampled_from([b"a", b"\n", b"\r", "ü".encode(), b"\xc3", b"\x85", b"\x1f"])))
+def test_lines_end_at_newlines_alone_whatever_they_are_made_of(parts):
+    data = b"".join(parts)
+    lines = list(lines_of(io.BufferedReader(io.BytesIO(data)), Tally()))
+    assert lines == list(decoded(io.BytesIO(data)))
 
 
 def test_lines_of_windows(tmp_path):
