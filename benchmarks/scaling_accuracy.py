@@ -35,6 +35,7 @@ import _generated
 import numpy as np
 from _parametric import Amdahl, AmdahlLog, Usl
 from numpy.typing import NDArray
+from sizes import c3o
 
 from predictor.application.model import Application
 from predictor.models import selection
@@ -108,6 +109,16 @@ def load(path: Path, min_points: int = 6) -> list[Measured]:
     return [
         Measured(families[key], tuple(sorted(times)), _medians(times), _unit(key[-1]))
         for key, times in sorted(runs.items())
+        if len(times) >= min_points
+    ]
+
+
+def of_c3o(path: Path, min_points: int = 4) -> list[Measured]:
+    """Read curves of C3O's runs: of each program, machine type and set of sizes."""
+    return [
+        Measured(program.name, tuple(sorted(times)), _medians(times))
+        for program in c3o(path)
+        for times in program.times.values()
         if len(times) >= min_points
     ]
 
@@ -191,6 +202,9 @@ def trust(protocol: str, scores: Sequence[Scored]) -> list[dict[str, Any]]:
 def main() -> None:
     """Score all methods under all protocols."""
     parser = _bench.options(str(__doc__), data="CSV with strong-scaling curves")
+    parser.add_argument(
+        "--sizes", type=Path, nargs="*", default=[], metavar="FILE", help="C3O's runs, as sizes.py"
+    )
     arguments = parser.parse_args()
     curves = load(arguments.data) if arguments.data else generated(_generated.curves(120))
     curves = curves[:: 4 if arguments.quick else 1]
@@ -211,7 +225,13 @@ def main() -> None:
     _bench.table(verdicts, title="Verdicts of nimo")
     units = by_unit(curves)
     _bench.table(units, title="nimo by the unit of the curve")
-    changes = [change(curves, noise) for noise in NOISES]
+    sources = {"curves": curves, "C3O": [one for path in arguments.sizes for one in of_c3o(path)]}
+    changes = [
+        {"of": name, "curves": len(own)} | change(own, noise)
+        for name, own in sources.items()
+        if own
+        for noise in NOISES
+    ]
     _bench.table(changes, title="Change of count after three runs")
     _bench.write(arguments.json, accuracy=figures, verdicts=verdicts, units=units, changes=changes)
 
@@ -250,7 +270,7 @@ def change(curves: Sequence[Measured], noise: float) -> dict[str, Any]:
                     for path, base in zip(made.logs, made.reference, strict=True)
                 ]
             )
-            low, high = paths[len(paths) // 20], paths[-1 - len(paths) // 20]
+            low, high = np.quantile(paths, (0.05, 0.95), method="hazen")
             actual = math.log(times[n] / times[asked])
             width, outside = high - low, max(low - actual, actual - high, 0.0)
             scored.append((not outside, width + 20 * outside, width))

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, exp, hypot, log, log2, sqrt
+from math import ceil, exp, floor, hypot, log, log2, sqrt
 from statistics import NormalDist, fmean, median
 
 from predictor import table as tables
@@ -257,20 +257,20 @@ class _Row:
         logs = _changes(change, level, nodes, asked)
         # Where hypotheses disagree the mean is a time that neither of them expects.
         change_log = median(logs)
-        tail = _tail(table)
+        low, high = _interval(logs, table)
         middle = here.time_s * exp(change_log + larger)
         down = hypot(log(here.low_s / here.time_s), larger)
         up = hypot(log(here.high_s / here.time_s), larger)
         starts = tables.starts_at(table, level)
         tails_s = []
         for tail_s, column in zip(_tails(table, level), table.tails, strict=True):
-            worst = logs[min(ceil(column.share * DRAWS), DRAWS) - 1] - change_log
+            worst = _quantile(logs, column.share) - change_log
             tails_s.append(middle * exp(hypot(log(tail_s / here.time_s), worst, larger)))
         return cls(
             nodes,
             middle,
-            middle * exp(-hypot(down, change_log - logs[tail])),
-            middle * exp(hypot(up, logs[-1 - tail] - change_log)),
+            middle * exp(-hypot(down, change_log - low)),
+            middle * exp(hypot(up, high - change_log)),
             _spread(logs),
             tuple(tails_s),
             tables.longest(table, level) * middle / here.time_s,
@@ -288,15 +288,28 @@ def _changes(change: types.Change, level: int, nodes: int, asked: int) -> list[f
     return sorted(one - other for one, other in zip(there, here, strict=True))
 
 
-def _tail(table: types.PredictionTable) -> int:
-    """How many paths lie beyond each end of an interval."""
-    return round((1 - table.confidence) / 2 * DRAWS)
+def _interval(logs: Sequence[float], table: types.PredictionTable) -> tuple[float, float]:
+    """Ends of the interval of a change; logs: of each path, rising."""
+    beyond = (1 - table.confidence) / 2
+    return _quantile(logs, beyond), _quantile(logs, 1 - beyond)
+
+
+def _quantile(rising: Sequence[float], share: float) -> float:
+    """Quantile of equally likely values, each in the middle of its part (Hazen, 1914).
+
+    >>> _quantile([1.0, 2.0, 3.0, 4.0], 0.5), _quantile([1.0, 2.0], 0.99)
+    (2.5, 2.0)
+    """
+    place = min(max(share * len(rising) - 0.5, 0.0), len(rising) - 1.0)
+    before = floor(place)
+    after = min(before + 1, len(rising) - 1)
+    return rising[before] + (place - before) * (rising[after] - rising[before])
 
 
 def _is_sure(logs: Sequence[float], table: types.PredictionTable) -> bool:
     """Whether nine in ten changes are within a fifth; logs: of each path, rising."""
-    tail = _tail(table)
-    return logs[-1 - tail] - logs[tail] <= 2 * _SURE
+    low, high = _interval(logs, table)
+    return high - low <= 2 * _SURE
 
 
 def _tails(table: types.PredictionTable, nodes: int) -> list[float]:

@@ -7,9 +7,11 @@ has of a start is what it took, or at least took.
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -47,7 +49,7 @@ RULE = settings(
 )
 
 
-def rows_of(history, tag=""):
+def rows_of(history, tag="", name="solve"):
     """Rows of sacct; a start that ended at its limit ran for all of it."""
     for number, (state, drawn_s, nodes, memory) in enumerate(history):
         elapsed_s = 60 * LIMIT_MIN + 3 if state is JobState.TIMEOUT else drawn_s
@@ -60,7 +62,7 @@ def rows_of(history, tag=""):
                     "1:0" if state is JobState.FAILED else "0:0",
                     *(start_s - 30, start_s - 30, start_s, start_s + elapsed_s, elapsed_s),
                     *(LIMIT_MIN, nodes, 8 * nodes, 8 * nodes, f"{4 * nodes}G", f"{memory}K"),
-                    *("solve", "sbatch solve.sh", "/home/ada/run"),
+                    *(name, "sbatch solve.sh", "/home/ada/run"),
                     f"nimo:app={tag}" if tag else "",
                     *("batch", "phys"),
                 ),
@@ -86,6 +88,17 @@ def times_of(rows, nodes):
     return [
         (row["ElapsedRaw"], what is Says.AT_LEAST) for row, what in said if what.value[0] != "n"
     ]
+
+
+def memory_of(rows):
+    """Bytes that starts needed, or at least needed."""
+    used = []
+    for row in rows:
+        if JobState(row["State"]).memory is not Says.NOTHING:
+            lacked = row["State"] == "OUT_OF_MEMORY"
+            kib = int(row["MaxRSS"][:-1])
+            used.append(1024 * (max(kib, 4 * GIB) if lacked else kib))
+    return used
 
 
 @RULE
@@ -141,14 +154,51 @@ def test_exports_of_random_histories(capsys, history, share):
             assert outlasted <= (1 - share) * len(times) + 1e-6
         if 2 * sum(is_cut for _, is_cut in times) >= len(times):
             assert need["median_s"] is None
-        used = []
-        for row in rows:
-            if JobState(row["State"]).memory is not Says.NOTHING:
-                lacked = row["State"] == "OUT_OF_MEMORY"
-                kib = int(row["MaxRSS"][:-1])
-                used.append(1024 * (max(kib, 4 * GIB) if lacked else kib))
+        used = memory_of(rows)
         if need["mem_bytes"] is not None:
             longer = sum(one > need["mem_bytes"] for one in used)
             assert longer <= (1 - share) * len(used) + 1e-6
         assert need["tasks"] >= 1
         assert {need["cpus_per_task"]} <= {row["NCPUS"] for row in rows}
+
+
+#: What a job is called by its engine; its process there; run time in minutes and memory in MiB.
+ENGINES = {
+    "snakemake": ("snakejob.solve.7.sh", r"runtime: (\d+) \*", r"mem_mb: (\d+) \*"),
+    "nextflow": ("nf-SOLVE_(7)", r"time = \{.* : (\d+)\.min \}", r"memory = \{.* : (\d+)\.MB \}"),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@RULE
+@given(history=HISTORIES, share=SHARES)
+def test_profiles_of_random_histories(capsys, monkeypatch, engine, history, share):
+    name, *patterns = ENGINES[engine]
+    # No cluster bounds what is asked for.
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with TemporaryDirectory() as folder:
+        rows = list(rows_of(history, name=name))
+        words = ["--store", learned(folder, rows), "-u", "ada", "--quantile", str(share)]
+        capsys.readouterr()
+        code = main(["export", engine, *words])
+        profile = capsys.readouterr().out
+        present = Path(folder, "present")
+        present.write_text(profile)
+        compared = main(["export", engine, *words, "--diff", str(present)])
+        last_line = capsys.readouterr().out.splitlines()[-1:]
+    completed = [row for row in rows if row["State"] == "COMPLETED"]
+    assert (code == 0) == (compared == 0) == (len(completed) >= 5)
+    if code:
+        return
+    runtime, memory = (re.search(pattern, profile) for pattern in patterns)
+    times = [*times_of(rows, 1), *times_of(rows, 2)]
+    if runtime is None:
+        assert "run time: over" in profile
+    else:
+        outlasted = sum(time_s > 60 * int(runtime[1]) for time_s, _ in times)
+        assert outlasted <= (1 - share) * len(times) + 1e-6
+    if memory is not None:
+        used = memory_of(rows)
+        longer = sum(one > 2**20 * int(memory[1]) for one in used)
+        assert longer <= (1 - share) * len(used) + 1e-6
+    assert last_line[0].lower().startswith("solve: ")
