@@ -315,7 +315,22 @@ def for_limit(table: PredictionTable, limit_s: float | None) -> PredictionTable:
         return table
     own = min(table.at_limits, key=lambda one: abs(math.log(one.limit_s / limit_s)))
     median, low = (tuple(min(t, limit_s) for t in one) for one in (own.median_s, own.low_s))
-    return replace(table, median_s=median, low_s=low, high_s=own.high_s, starts=own.starts)
+    # Beyond the interval as far as jobs of all limits together.
+    tails = tuple(
+        replace(
+            tail,
+            time_s=tuple(
+                round_time(high_s * max(time_s / of_all_s, 1.0))
+                for high_s, time_s, of_all_s in zip(
+                    own.high_s, tail.time_s, table.high_s, strict=True
+                )
+            ),
+        )
+        for tail in table.tails
+    )
+    return replace(
+        table, median_s=median, low_s=low, high_s=own.high_s, tails=tails, starts=own.starts
+    )
 
 
 @lru_cache(maxsize=_CACHED)

@@ -289,7 +289,7 @@ def _changes(change: types.Change, level: int, nodes: int, asked: int) -> list[f
 
 
 def _interval(logs: Sequence[float], table: types.PredictionTable) -> tuple[float, float]:
-    """Ends of the interval of a change; logs: of each path, rising."""
+    """Give the ends of the interval of a change; logs: of each path, rising."""
     beyond = (1 - table.confidence) / 2
     return _quantile(logs, beyond), _quantile(logs, 1 - beyond)
 

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import exp
+from math import exp, log
+from statistics import NormalDist
 
 from predictor import types
 from predictor.curves.from_runs import OtherSizes, build
@@ -22,7 +23,7 @@ from predictor.table import doubtful, of_kind, round_time, table_of
 from predictor.tables import run_facts as facts
 from predictor.tables.kinds import kind_of_runs
 from predictor.tables.memory_need import memory_need
-from predictor.tables.of_curve import REPEATS, curve_table, mixed, to_prediction
+from predictor.tables.of_curve import REPEATS, curve_table, mixed, tails_of, to_prediction
 from predictor.tables.of_node_types import SumsByType, split, type_tables
 from predictor.tables.resource_use import had_whole_nodes, node_power, resource_uses
 from predictor.tables.samples import ended_runs, samples_of
@@ -239,11 +240,12 @@ def history_table(
     by = "the user" if level is KeyLevel.USER else "user and job name"
     problems = _no_curve(ran) if same else (types.problem("no_identity", by=by),)
     rows = list(zip(judged, nodes, strict=True))
+    predictions = [to_prediction(one, n, settings.confidence) for one, n in rows]
     # Time limits, the newest first; none if there is only one.
     asked = dict.fromkeys(run.limit_s for run in reversed(recent) if run.limit_s > 0)
     return replace(
         table_of(
-            [to_prediction(one, n, settings.confidence) for one, n in rows],
+            predictions,
             tuple(_of_count(now, one, counts[n], same=same) for one, n in rows),
             settings.confidence,
         ),
@@ -252,11 +254,29 @@ def history_table(
         observed=tuple(
             types.Point(n, round_time(exp(one.log_s)), counts[n]) for one, n in rows if counts[n]
         ),
+        tails=_tails(predictions, runs, settings) if same else (),
         at_limits=tuple(
             _at_limit(limit_s, [now.judge(n, limit_s) for n in nodes])
             for limit_s in (list(asked)[: settings.limits] if len(asked) > 1 else [])
         ),
     )
+
+
+def _tails(
+    predictions: Sequence[types.Prediction], runs: Sequence[Sample], settings: TableSettings
+) -> tuple[types.Tail, ...]:
+    """High quantiles of a history: logs are normal above the median, as wide as the interval."""
+    shares = tuple(sorted(set(settings.tails)))
+    normal = NormalDist()
+    reaches = [
+        normal.inv_cdf(share) / normal.inv_cdf((1 + settings.confidence) / 2) for share in shares
+    ]
+    quantiles = [
+        [one.time_s * exp(reach * log(one.high_s / one.time_s)) for one in predictions]
+        for reach in reaches
+    ]
+    surprises = _drawn(tuple(runs), settings.curve).surprises
+    return tails_of(predictions, shares, surprises, quantiles)
 
 
 def _around(ran: Sequence[int], settings: TableSettings) -> list[int]:

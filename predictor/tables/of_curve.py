@@ -307,7 +307,7 @@ def curve_table(
         model=fit.choice.fit.model,
         problems=(*drifted, *against, *fit.problems),
         observed=drawn.points,
-        tails=_tails(fit.quantiles, fit.choice.curve.surprises, predictions, shares),
+        tails=tails_of(predictions, shares, fit.choice.curve.surprises, fit.quantiles),
         knee=knee_of(nodes, times),
         max_useful=max_useful_of(nodes, times),
     )
@@ -331,16 +331,20 @@ def _fit(
     return CurveFit(choice, fitted, *choice.judge(fitted, reliable), rows, panel)
 
 
-def _tails(
-    quantiles: Sequence[Sequence[float]],
-    surprises: Sequence[float],
+def tails_of(
     predictions: Sequence[Prediction],
     shares: Sequence[float],
+    surprises: Sequence[float],
+    quantiles: Sequence[Sequence[float]],
 ) -> tuple[Tail, ...]:
-    """High quantiles: those of the fit, or what repeated runs surprised by where that is more.
+    """High quantiles: those given, or what repeated runs surprised by where that is more.
 
     Only repeats show that an identity is one problem, and a limit stops those that are
     another one: there is no quantile with fewer than its share of them needs.
+
+    shares: of runs, above one half, rising.
+    surprises: see :class:`predictor.types.Curve`.
+    quantiles: a row for each share, in seconds on each of the counts predicted.
     """
     return tuple(
         Tail(

@@ -8,7 +8,7 @@ import pytest
 from predictor.level.calibration import BacktestSettings
 from predictor.level.experts import MIXED
 from predictor.models import base
-from predictor.table import at, covers, decode, encode, for_limit
+from predictor.table import at, covers, decode, encode, for_limit, quantile
 from predictor.tables.build import IdentityRuns, record_of, tabulate
 from predictor.tables.of_curve import grid, knee_of, max_useful_of, surprise_factor
 from predictor.tables.run_facts import label_of, memory_of
@@ -262,3 +262,43 @@ def test_a_model_that_nobody_registered_is_named():
     unknown = TableSettings(backtest=BacktestSettings(model="nix"))
     with pytest.raises(base.UnknownModel, match=r"no model is called nix; there are: .*averaged"):
         tabulate(IdentityRuns(KeyLevel.SCRIPT, "k", [row(n, 9.0) for n in (1, 2, 4)], 9.0), unknown)
+
+
+def _at(end_s):
+    """Times of a run that ends then."""
+    return {"submit_s": end_s - 700, "start_s": end_s - 700, "end_s": end_s}
+
+
+def history_of(count, *, on=4, seed=1, **fields):
+    """Runs on one count, of 600 s within a tenth."""
+    rng = Random(seed)
+    return [
+        replace(row(on, 600 * rng.uniform(0.95, 1.05)), **_at(10_000 * (i + 1)), **fields)
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize(("runs", "has"), [(9, False), (10, True), (33, True)])
+def test_runs_on_one_count_say_what_the_longest_take(runs, has):
+    rows = history_of(runs)
+    table = table_of(rows)
+    assert table.model == "history"
+    assert bool(table.tails) is has
+    if has:
+        assert quantile(table, 4, 0.99) >= at(table, 4).high_s
+        assert quantile(table, 4, 0.99) >= max(one.elapsed_s for one in rows)
+
+
+def test_the_longest_of_a_time_limit_are_as_far_beyond_its_interval():
+    short, long = history_of(12, limit_s=3600), history_of(12, limit_s=7200)
+    doubled = [replace(one, elapsed_s=2 * one.elapsed_s, **_at(one.end_s + 5000)) for one in long]
+    table = table_of(sorted([*short, *doubled], key=lambda one: one.end_s))
+    assert table.at_limits
+    for limit_s in (3600, 7200):
+        own = for_limit(table, limit_s)
+        assert quantile(own, 4, 0.99) >= at(own, 4).high_s
+    assert quantile(for_limit(table, 3600), 4, 0.99) < quantile(for_limit(table, 7200), 4, 0.99)
+
+
+def test_users_and_names_say_no_longest_run():
+    assert table_of(history_of(33), KeyLevel.NAME).tails == ()

@@ -16,6 +16,7 @@ from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyIn
 from slurm_plugin.decision.policy import Action, as_scheduled, every_option, limits_to_ask
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.node_pool import profile
+from tests.predictor.tables.test_build import history_of, table_of
 from tests.slurm_plugin.decision.choosing import REQUEST, RULES, choose, due, policy, tailed, timed
 from tests.slurm_plugin.made import NOW, amdahl, idle, partition, rules, table
 
@@ -448,6 +449,12 @@ def test_ones_own_time_min_stays_and_bounds_the_limit():
 )
 def test_no_limit_without_a_good_prediction(recorded):
     assert choose(timed(), recorded).chosen.limits is None
+
+
+def test_a_job_that_always_ran_on_one_count_gets_a_limit():
+    known = table_of(history_of(33))
+    chosen = choose(timed(low=4, high=4, fixed=Reason.FIXED_COUNT), known).chosen
+    assert 600 < chosen.limits.limit_s < 1200
 
 
 def test_with_a_deadline_a_shorter_limit_allows_more_counts():
