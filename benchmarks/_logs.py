@@ -80,7 +80,7 @@ class Job:
 def load(path: Path) -> list[Job]:
     """Jobs of a log that ran and had a limit, in the order of their submission."""
     jobs = _swf(path) if ".swf" in path.suffixes else _sacct(path)
-    return in_order(job for job in jobs if job.elapsed_s > 0 and job.asked.limit_s > 0)
+    return in_order(job for job in jobs if job.elapsed_s > 0)
 
 
 def in_order(jobs: Iterable[Job]) -> list[Job]:
@@ -93,9 +93,9 @@ def _swf(path: Path) -> Iterator[Job]:
     """Jobs of a log in the Standard Workload Format; node counts are those asked for."""
     for run in saved(path).read(0, 2**40, Tally()):
         nodes = run.req_nodes or run.nodes
-        if nodes < 1 or run.start_s is None:
+        if nodes < 1 or run.start_s is None or run.limit_s is None or run.elapsed_s <= 0:
             continue
-        asked = RunRequest(nodes, float(-1 if run.limit_s is None else run.limit_s))
+        asked = RunRequest(nodes, float(run.limit_s))
         end = float(run.start_s) + run.elapsed_s
         yield Job(float(run.submit_s), end, run.elapsed_s, run.user, run.name, asked)
 
