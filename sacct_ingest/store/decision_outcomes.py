@@ -197,17 +197,21 @@ def _by_submission(connection: sa.Connection) -> Iterator[_Pair]:
 
 
 def _nearest(decision: sa.Row[Any], among: Iterable[sa.Row[Any]], taken: set[int]) -> int | None:
-    """Take the run that was submitted nearest to a decision."""
+    """Take the job of which a run was submitted nearest to a decision."""
     nearest = min(
-        (run for run in among if run.id not in taken),
+        (run for run in among if _job_of(run) not in taken),
         key=lambda run: (abs(run.submit_s - decision.at_s), run.job_id),
         default=None,
     )
     if nearest is None:
         return None
-    taken.add(nearest.id)
-    # Of a job that was started again the last start counts.
-    return int(nearest.part_of or nearest.id)
+    taken.add(_job_of(nearest))
+    return _job_of(nearest)
+
+
+def _job_of(run: sa.Row[Any]) -> int:
+    """Give the run that stands for the job: of one that was started again its last start."""
+    return int(run.part_of or run.id)
 
 
 def _candidates(

@@ -127,6 +127,19 @@ def test_each_run_belongs_to_one_decision(store):
     assert store.decisions.join_outcomes() == 0
 
 
+def test_two_starts_of_a_job_belong_to_one_of_two_decisions(store):
+    """Of two jobs alike the first was requeued at once; the second is not read yet."""
+    store.decisions.add([decision(), decision(decision_id="f" * 12, at_s=SUBMIT_S + 2)])
+    short = {"start_s": SUBMIT_S, "end_s": SUBMIT_S + 1, "elapsed_s": 1.0}
+    later = {"start_s": SUBMIT_S + 3, "end_s": SUBMIT_S + 63, "elapsed_s": 60.0}
+    starts = [run(state=JobState.REQUEUED, **short), run(submit_s=SUBMIT_S + 2, **later)]
+    store.runs.add(starts)
+    assert store.decisions.join_outcomes() == 1
+    store.runs.add([run(job_id=18, submit_s=SUBMIT_S + 2)])
+    store.decisions.join_outcomes()
+    assert outcomes(store) == {"0123456789ab": 17, "f" * 12: 18}
+
+
 def test_refused_submissions_have_no_run(store):
     store.decisions.add([decision(action="refuse")])
     store.runs.add([run()])
