@@ -152,9 +152,13 @@ def _no_surer_than_beside(
 
 
 def _at_level(choice: Choice, runs: Sequence[Sample]) -> list[Sample]:
-    """Leave out runs at another level: the curve has moved them, and history has not."""
+    """Leave out runs at another level: the curve has moved them, and history has not.
+
+    Where none has finished at the present one they stay: there is no other level.
+    """
     drift = choice.curve.drift
-    return [run for run in runs if drift is None or run.nodes not in drift.stale]
+    present = [run for run in runs if drift is None or run.nodes not in drift.stale]
+    return present if any(not run.censored for run in present) else [*runs]
 
 
 def to_prediction(

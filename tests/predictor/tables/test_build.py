@@ -300,5 +300,21 @@ def test_the_longest_of_a_time_limit_are_as_far_beyond_its_interval():
     assert quantile(for_limit(table, 3600), 4, 0.99) < quantile(for_limit(table, 7200), 4, 0.99)
 
 
+def test_a_new_level_at_which_all_runs_were_cut_off_leaves_a_table():
+    counts = (1, 4, 9, 16, 25, 36, 49, 64)
+    before = [
+        replace(row(n, 20.0 + i), **_at(10_000 * round_ + 100 * i))
+        for round_ in (1, 2, 3)
+        for i, n in enumerate(counts)
+    ]
+    after = [
+        replace(row(n, 70.0, JobState.TIMEOUT), **_at(50_000 + 100 * n), limit_s=60)
+        for n in counts[2:]
+    ]
+    table = table_of([*before, *after])
+    assert table.starts
+    assert any(one.cut_off for one in table.starts)
+
+
 def test_users_and_names_say_no_longest_run():
     assert table_of(history_of(33), KeyLevel.NAME).tails == ()
