@@ -137,6 +137,8 @@ def _with_tasks(row: RunRow) -> RunRow:
 
 def _explains(axis: Axis) -> bool:
     runs = [row for group in axis.groups.values() for row in group if _finished(row)]
+    if not runs:
+        return False
     times = [log(row.elapsed_s) for row in runs]
     return _squares(axis)[0] <= (1 - _EXPLAINED) * float(np.var(times)) * len(times)
 

@@ -94,15 +94,14 @@ def test_a_site_says_how_much_longer_a_try_may_take():
 
 
 def test_a_try_costs_no_more_than_twenty_later_jobs_may_save():
-    # Where more nodes cost nothing, only the nearest of fewer may be faster.
-    assert decided(price=0.0).chosen.nodes >= 6
+    for price in (0.0, 0.05):  # what more nodes cost is next to nothing
+        assert decided(price=price).reason is not Reason.LEARNING
     for price in (1.0, 8.0):
-        made = decided(price=price)
-        assert (made.reason, made.chosen.nodes < 6) == (Reason.LEARNING, True)
+        assert decided(price=price).reason is Reason.LEARNING
     # 2 nodes may save more, but cost far more than the best count.
     made = decided(known=learned(4, 8, tries=1), price=1.0, explore_ratio=4.0)
     assert made.reason is Reason.LEARNING
-    assert made.chosen.nodes > 2
+    assert made.chosen.cost_s < 1.25 * min(one.cost_s for one in made.options)
 
 
 @pytest.mark.parametrize("had", [2, 4, 6])
