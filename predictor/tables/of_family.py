@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import exp, hypot, log, log2
 from statistics import NormalDist, fmean, median
 
-from predictor.application.sizes import Family
+from predictor.application.family import Family
 from predictor.application.surface import (
     DOUBLED_SD,
     OWN_RUNS,

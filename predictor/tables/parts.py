@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import structs
 
 from predictor.application import sizes
-from predictor.application.sizes import Family
+from predictor.application.family import Family
 from predictor.application.surface import Slice
 from predictor.curves.from_runs import OtherSizes
 from predictor.level.record import ENOUGH, Record, built_in

@@ -1,0 +1,395 @@
+"""One family of forms of run time: sizes of problems and counts together, fitted.
+
+Run time is a sum of products of powers of sizes x and the count n (a posynomial)::
+
+    T = [ work(x) n^-h + serial(x) + overhead(x) n^g ] · step(n) · noise
+
+The exponents of a size are shrunk to between 0 and 1, h to 1, g to 0.6; *step* is Brownian motion
+over the log of the count, for what no sum of powers says.  Members of the family are a single
+product with steps, which is a log-linear regression, the same with steep ones, and the sum with and
+without steps.  They are averaged by how well they predict runs that were left out (stacking:
+Wolpert, *Neural Networks* 5, 1992), so that the family is hardly worse than the best of them.
+
+Errors have Student's t distribution, so that runs that went wrong count little.  All folds, each
+without some of the runs, are fitted at once by Levenberg and Marquardt's algorithm (Moré, 1978).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from predictor.sample import Sample
+from predictor.types import Form, SizeTerm, Surface
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+#: Folds of runs.
+FOLDS = 10
+#: Cells of runs, from which on those of one cell are in one fold.
+_CELLS = 6
+#: Degrees of freedom of errors.
+_FREE = 4.0
+#: Standard deviation of repeats before there are any, and the runs that it counts for.
+_NOISE = 0.03
+_NOISE_RUNS = 2.0
+#: Mean and standard deviation of the exponent of a size: in the work, and elsewhere.
+_IN_WORK = (0.7, 0.7)
+_ELSEWHERE = (0.3, 0.5)
+#: The same of the exponent of the count: in the work, in the serial part, in the overhead.
+_WORK = (-1.0, 0.15)
+_SERIAL = (0.0, 0.05)
+_OVERHEAD = (0.6, 0.3)
+#: The same in the work where that is all.
+_WORK_ALONE = (-1.0, 0.4)
+#: The same of the logs of the level, and of serial part and overhead over it.
+_LEVEL = (0.0, 3.0)
+_SERIAL_PART = (-1.5, 1.5)
+_OVERHEAD_PART = (-2.5, 1.5)
+#: Standard deviation of a kind's level and of what a resource does.
+_BESIDE = 1.0
+#: Standard deviation of log run time by which a curve leaves a sum of powers, for one doubling.
+_ROUGH = 0.15
+#: The same where memory or caches of few nodes do not hold the problem.
+_CLIFF = 0.6
+#: Rounds of weighing errors, the most steps of each, and the step that is none.
+_ROUNDS = 3
+_STEPS = 14
+_CONVERGED = 1e-5
+#: Mean error that nothing is better than.
+_LEAST_ERROR = 0.005
+#: Least weight of a member.
+_LIGHT = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What run time goes by, and how: fitted to the last runs of an application.
+
+    ``terms``: the sizes in words, in the order of the surface's.  ``several``: runs are of several
+    kinds, or asked for different resources, so that parts of them have levels of their own.
+    """
+
+    terms: tuple[SizeTerm, ...]
+    surface: Surface
+    left_out: tuple[float, ...]  #: log of actual over predicted time of each run, without it
+    as_references: tuple[float, ...]  #: log run time of each run as if its sizes were references
+    several: bool = False
+
+    @property
+    def errors(self) -> list[float]:
+        """Sizes of the errors of runs that were left out, rising."""
+        return sorted(map(abs, self.left_out))
+
+
+@dataclass(frozen=True, slots=True)
+class _Prior:
+    """A member of the family: normal priors of a part's log, exponents of sizes, and count."""
+
+    parts: tuple[tuple[float, float], ...]
+    sizes: tuple[tuple[float, float], ...]
+    powers: tuple[tuple[float, float], ...]
+    rough: float  #: standard deviation of a step over one doubling
+
+
+_SUM = (
+    (_LEVEL, _SERIAL_PART, _OVERHEAD_PART),
+    (_IN_WORK, _ELSEWHERE, _ELSEWHERE),
+    (_WORK, _SERIAL, _OVERHEAD),
+)
+_PRODUCT = _Prior((_LEVEL,), (_IN_WORK,), (_WORK_ALONE,), _ROUGH)
+_SMOOTH, _STEPPED = _Prior(*_SUM, 0.0), _Prior(*_SUM, _ROUGH)
+_STEEP = _Prior((_LEVEL,), (_IN_WORK,), (_WORK_ALONE,), _CLIFF)
+MEMBERS = (_PRODUCT, _SMOOTH, _STEPPED, _STEEP)
+
+
+class _Data:
+    """The runs of a fit as arrays, centred."""
+
+    def __init__(
+        self,
+        runs: Sequence[Sample],
+        sizes: Mapping[str, Floats],
+        kinds: Sequence[Floats],
+        beside: Sequence[Floats],
+    ) -> None:
+        logs = np.log(np.column_stack([*sizes.values()]))
+        counts = np.log([float(run.nodes) for run in runs])
+        log_s = np.array([math.log(run.elapsed_s) for run in runs])
+        self.names = tuple(sizes)
+        self.centre, self.count = logs.mean(0), float(counts.mean())
+        self.level = float(np.median(log_s))
+        self.log_s: Floats = log_s - self.level
+        usual = np.log([float(np.median(column)) for column in sizes.values()])
+        self.references: Floats = np.exp(usual)
+        ones = np.ones((len(runs), 1))
+        away = (counts - self.count)[:, None]
+        self.at = np.hstack([ones, logs - self.centre, away])
+        #: The same as if all runs had the references.
+        self.at_references = np.hstack([ones, ones * (usual - self.centre), away])
+        of_kinds = kinds if len(kinds) > 1 else []
+        others = [column - column.mean() for column in (*of_kinds, *beside)]
+        self.beside: Floats = np.column_stack(others) if others else np.zeros((len(runs), 0))
+        self.counts: Floats = np.unique(counts.round(9))
+        self.folds = _folds([(run.nodes, *at) for run, at in zip(runs, logs.tolist(), strict=True)])
+
+    @property
+    def steps(self) -> Floats:
+        """What of each step between two counts lies below a run, from the middle count."""
+        return steps_at(self.counts, self.at[:, -1] + self.count)
+
+
+def steps_at(counts: Floats, at: Floats) -> Floats:
+    """Give the share of each step between neighbouring counts that a log count has behind it.
+
+    From the count in the middle, so that below it shares are negative; shape ``(at, steps)``.
+    """
+    if len(counts) < 2:
+        return np.zeros((len(at), 0))
+    gaps, middle = np.diff(counts), counts[len(counts) // 2]
+    behind = np.clip((at[:, None] - counts[:-1]) / gaps, 0, 1)
+    return np.asarray(behind - np.clip((middle - counts[:-1]) / gaps, 0, 1))
+
+
+def _folds(cells: Sequence[tuple[float, ...]]) -> Indices:
+    """Give the fold of each run, from 1; those of one cell are in one, where cells are many."""
+    places = dict.fromkeys(cells)
+    if len(places) < _CELLS:
+        return np.arange(len(cells)) % FOLDS + 1
+    for number, cell in enumerate(places):
+        places[cell] = number % FOLDS + 1
+    return np.array([places[cell] for cell in cells])
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """One member as it was fitted: a row of parameters for all runs, and one for each fold."""
+
+    theta: Floats  #: of parts
+    steps: Floats
+    left_out: Floats  #: error of each run without it
+    moved: Floats  #: log of the run time of each run over that with the references, without it
+    parts: int
+
+
+def fit_family(
+    runs: Sequence[Sample],
+    sizes: Mapping[str, Floats],
+    kinds: Sequence[Floats],
+    beside: Sequence[Floats],
+) -> Family:
+    """Fit run times to sizes and the count.
+
+    sizes: columns by name, above zero, with a number for each run.
+    kinds: a column for each kind of run with a level of its own; of one there is no column.
+    beside: columns of other covariates, as logs.
+    """
+    data = _Data(runs, sizes, kinds, beside)
+    members = [
+        _member(data, prior) for prior in MEMBERS if len(data.counts) > 1 or prior is not _STEPPED
+    ]
+    weights = _weights([member.left_out for member in members])
+    pairs = [pair for pair in zip(weights, members, strict=True) if pair[0] > 0]
+    left_out = sum(weight * member.left_out for weight, member in pairs)
+    moved = sum(weight * member.moved for weight, member in pairs)
+    surface = Surface(
+        centre=tuple(np.exp(data.centre).tolist()),
+        count=math.exp(data.count),
+        forms=tuple(form for weight, member in pairs for form in _forms(data, member, weight)),
+        counts=tuple(np.exp(data.counts).round(6).tolist()),
+    )
+    return Family(
+        terms=_terms(data, pairs),
+        surface=surface,
+        left_out=tuple(np.asarray(left_out).tolist()),
+        as_references=tuple((data.log_s + data.level - moved).tolist()),
+        several=data.beside.shape[1] > 0,
+    )
+
+
+def _weights(errors: Sequence[Floats]) -> Floats:
+    """Weigh members by the likelihood of Laplace errors of runs that were left out."""
+    means = np.array([float(np.mean(np.abs(one))) for one in errors])
+    logs = -len(errors[0]) / 2 * np.log(means + _LEAST_ERROR)
+    weights = np.exp(logs - logs.max())
+    weights = weights / weights.sum()
+    weights[weights < _LIGHT] = 0.0
+    return np.asarray(weights / weights.sum())
+
+
+def _forms(data: _Data, member: _Member, weight: float) -> list[Form]:
+    folds = [0, *range(1, int(data.folds.max()) + 1)]
+    at_counts = steps_at(data.counts, data.counts)
+    forms = []
+    for fold, theta, steps in zip(folds, member.theta, member.steps, strict=True):
+        parts = theta.reshape(member.parts, -1).copy()
+        parts[:, 0] += data.level
+        said = tuple(tuple(part) for part in parts.round(5).tolist())
+        stepped = tuple((at_counts @ steps).round(5).tolist()) if np.any(steps) else ()
+        forms.append(Form(fold, round(float(weight), 4), said, stepped))
+    return forms
+
+
+def _terms(data: _Data, members: Sequence[tuple[float, _Member]]) -> tuple[SizeTerm, ...]:
+    """Put into words by which power of each size run time goes, at the references."""
+    place = data.at_references[:1].copy()
+    place[0, -1] = 0.0
+    folds = sum(weight * _slopes(member.theta, member.parts, place) for weight, member in members)
+    slopes = np.asarray(folds)
+    others = slopes[1:]
+    errors = np.sqrt((len(others) - 1) / len(others) * ((others - others.mean(0)) ** 2).sum(0))
+    logs = data.at[:, 1:-1] + data.centre
+    return tuple(
+        SizeTerm(
+            name=name,
+            exponent=round(float(slopes[0, i]), 5),
+            error=round(float(errors[i]), 5),
+            reference=float(data.references[i]),
+            low=float(np.exp(logs[:, i].min())),
+            high=float(np.exp(logs[:, i].max())),
+        )
+        for i, name in enumerate(data.names)
+    )
+
+
+def _slopes(theta: Floats, parts: int, place: Floats) -> Floats:
+    """Exponent of each size at a place, shape ``(folds, sizes)``."""
+    _, shares = _sums(theta, parts, place)
+    exponents = theta.reshape(len(theta), parts, -1)[:, :, 1:-1]
+    return np.asarray(np.einsum("bt,btk->bk", shares[:, :, 0], exponents))
+
+
+def _sums(theta: Floats, parts: int, at: Floats) -> tuple[Floats, Floats]:
+    """Log of the sum of parts, shape ``(folds, runs)``, and the share of each in it."""
+    logs = np.einsum("btq,nq->btn", theta.reshape(len(theta), parts, -1), at)
+    most = logs.max(1)
+    powers = np.exp(logs - most[:, None])
+    total = powers.sum(1)
+    return most + np.log(total), powers / total[:, None]
+
+
+def _member(data: _Data, prior: _Prior) -> _Member:
+    """Fit one member to all runs, and to those of all folds but one."""
+    parts, sizes, runs = len(prior.parts), len(data.names), len(data.log_s)
+    means, deviations = _of_parts(prior, sizes)
+    steps = data.steps if prior.rough else np.zeros((runs, 0))
+    gaps = np.diff(data.counts)[: steps.shape[1]] / math.log(2)
+    linear = np.hstack([steps, data.beside])
+    mean = np.concatenate([means, np.zeros(linear.shape[1])])
+    precision = np.concatenate(
+        [
+            deviations**-2,
+            1 / (prior.rough**2 * gaps) if prior.rough else gaps,
+            np.full(data.beside.shape[1], _BESIDE**-2),
+        ]
+    )
+    used = np.ones((int(data.folds.max()) + 1, runs))
+    used[data.folds, np.arange(runs)] = 0.0
+    fit = _Fit(data, parts, linear, used, mean, precision)
+    theta = fit.solve()
+    fitted = fit.values(theta)
+    columns = parts * (sizes + 2)
+    own = data.folds, np.arange(runs)
+    of_sizes, _ = _sums(theta[:, :columns], parts, data.at)
+    of_references, _ = _sums(theta[:, :columns], parts, data.at_references)
+    return _Member(
+        theta=theta[:, :columns],
+        steps=theta[:, columns : columns + steps.shape[1]],
+        left_out=(data.log_s - fitted)[own],
+        moved=(of_sizes - of_references)[own],
+        parts=parts,
+    )
+
+
+def _of_parts(prior: _Prior, sizes: int) -> tuple[Floats, Floats]:
+    """Means and standard deviations of the parameters of all parts."""
+    rows = [
+        [part, *(exponent,) * sizes, power]
+        for part, exponent, power in zip(prior.parts, prior.sizes, prior.powers, strict=True)
+    ]
+    both = np.array(rows).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+class _Fit:
+    """Least squares of all folds at once, with errors of Student's t distribution."""
+
+    def __init__(
+        self, data: _Data, parts: int, linear: Floats, used: Floats, mean: Floats, precision: Floats
+    ) -> None:
+        self._data, self._parts, self._linear, self._used = data, parts, linear, used
+        self._mean, self._precision = mean, precision
+        self._columns = parts * data.at.shape[1]
+
+    def values(self, theta: Floats) -> Floats:
+        """Log run times, shape ``(folds, runs)``."""
+        return self._parted(theta)[0]
+
+    def _parted(self, theta: Floats) -> tuple[Floats, Floats]:
+        logs, shares = _sums(theta[:, : self._columns], self._parts, self._data.at)
+        return logs + theta[:, self._columns :] @ self._linear.T, shares
+
+    def solve(self) -> Floats:
+        """Give the parameters, shape ``(folds, parameters)``."""
+        theta = np.tile(self._mean, (len(self._used), 1))
+        noise = np.full(len(self._used), 2 * _NOISE)
+        for _ in range(_ROUNDS):
+            theta = self._descended(theta, noise)
+            noise = self._noise(theta, noise)
+        return theta
+
+    def _noise(self, theta: Floats, noise: Floats) -> Floats:
+        """Scale of the errors of each fold, by its residuals and what was known before."""
+        squares = self._used * (self._data.log_s - self.values(theta)) ** 2
+        weights = (_FREE + 1) / (_FREE + squares / noise[:, None] ** 2)
+        runs = self._used.sum(1)
+        spare = np.minimum(self._parts * (self._data.at.shape[1] - 1), 0.6 * runs)
+        free = np.maximum(runs - spare, 1.0) + _NOISE_RUNS
+        return np.asarray(np.sqrt(((weights * squares).sum(1) + _NOISE_RUNS * _NOISE**2) / free))
+
+    def _cost(self, theta: Floats, logs: Floats, noise: Floats) -> Floats:
+        squares = ((self._data.log_s - logs) / noise[:, None]) ** 2
+        errors = (_FREE + 1) / 2 * np.log1p(squares / _FREE)
+        away = 0.5 * (self._precision * (theta - self._mean) ** 2).sum(1)
+        return np.asarray((self._used * errors).sum(1) + away)
+
+    def _descended(self, theta: Floats, noise: Floats) -> Floats:
+        """Go down by damped steps; those of one fold that lead up are not taken."""
+        logs, shares = self._parted(theta)
+        cost, damping = self._cost(theta, logs, noise), np.full(len(theta), 1e-2)
+        for _ in range(_STEPS):
+            step = self._step(theta, logs, shares, noise, damping)
+            moved = theta + step
+            new_logs, new_shares = self._parted(moved)
+            new_cost = self._cost(moved, new_logs, noise)
+            lower = new_cost < cost
+            gain = float(np.max(np.where(lower, cost - new_cost, 0.0)))
+            theta = np.where(lower[:, None], moved, theta)
+            logs = np.where(lower[:, None], new_logs, logs)
+            shares = np.where(lower[:, None, None], new_shares, shares)
+            cost = np.where(lower, new_cost, cost)
+            damping = np.clip(np.where(lower, damping / 5, damping * 8), 1e-7, 1e6)
+            if lower.all() and gain < _CONVERGED:
+                break
+        return theta
+
+    def _step(
+        self, theta: Floats, logs: Floats, shares: Floats, noise: Floats, damping: Floats
+    ) -> Floats:
+        at, folds, runs = self._data.at, len(theta), len(logs[0])
+        off = self._data.log_s - logs
+        squares = (off / noise[:, None]) ** 2
+        weights = self._used * (_FREE + 1) / (_FREE + squares) / noise[:, None] ** 2
+        slopes = shares.transpose(0, 2, 1)[..., None] * at[None, :, None, :]
+        linear = np.broadcast_to(self._linear, (folds, *self._linear.shape))
+        slopes = np.concatenate([slopes.reshape(folds, runs, -1), linear], axis=2)
+        weighed = slopes * weights[..., None]
+        gradient = np.einsum("bnp,bn->bp", weighed, off)
+        gradient -= self._precision * (theta - self._mean)
+        curvature = np.matmul(weighed.transpose(0, 2, 1), slopes) + np.diag(self._precision)
+        places = np.arange(len(self._mean))
+        curvature[:, places, places] *= 1 + damping[:, None]
+        return np.asarray(np.linalg.solve(curvature, gradient[..., None])[..., 0])
