@@ -37,7 +37,7 @@ Floats = npt.NDArray[np.float64]
 #: Standard deviation of log run time by which a curve leaves its shape, for one doubling.
 ROUGHNESS = ((0.04, 0.5), (0.15, 0.35), (0.5, 0.15))
 #: Standard deviation of log run time of repeats, before there are any.
-NOISE = ((0.03, 0.25), (0.1, 0.3), (0.3, 0.45))
+NOISE = ((0.03, 0.4), (0.1, 0.35), (0.3, 0.25))
 #: Standard deviation of the level.
 _LEVEL = 3.0
 #: Last samples that are looked at.
