@@ -104,7 +104,9 @@ def main() -> None:
     """Walk each trace by each rule, and print."""
     parser = _bench.options(str(__doc__))
     parser.add_argument("--data", type=Path, nargs="*", default=[], metavar="FILE")
-    parser.add_argument("--without-sizes", action="store_true", help="NIMO is told no size")
+    parser.add_argument(
+        "--without-sizes", action="store_true", help="leave sizes out of the tags of tasks"
+    )
     args = parser.parse_args()
     traces = {path.name.split(".")[0]: trace(path) for path in args.data}
     traces = traces or {"made up": made_up(60 if args.quick else 300)}

@@ -524,8 +524,9 @@ class PredictionTable(ByType):
 
     def __hash__(self) -> int:
         # Tables are keys of what is worked out of them: not all their numbers have to be hashed.
-        # Those of a fit have no key yet, but run times of their own.
-        return hash((self.level, self.key, self.node_type, self.fitted_s, self.median_s))
+        # Those of a fit have no key yet, and those of one key differ by the sizes of their jobs.
+        need = self.need.high[:1] if self.need else ()
+        return hash((self.level, self.key, self.node_type, self.fitted_s, self.median_s[:1], need))
 
 
 #: Words by stable name; a name after a colon is a variant, of which only the words are another's.

@@ -261,3 +261,11 @@ def test_two_sizes_may_both_matter():
         rows.append(submitted(run(need, given=16_000), f"sbatch solve.sh --x={x} --y={y}"))
     for x, y in ((20, 80), (90, 90), (30, 30)):
         assert 0.95 * x * y < asked(rows, **{"--x": x, "--y": y}) < 1.7 * (200 + x * y)
+
+
+def test_tables_of_other_sizes_are_told_apart_by_their_hash():
+    """Where they are not, each look in a cache compares with all others of the application."""
+    rows = list(growing(40, lambda x: 500 + 20 * x))
+    (table,) = made([replace(one, run_id=i, job_id=i, end_s=10 + i) for i, one in enumerate(rows)])
+    assert table.need.terms
+    assert len({hash(for_numbers(table, {"size": size})) for size in range(10, 200)}) == 190
