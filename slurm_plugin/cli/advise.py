@@ -318,15 +318,20 @@ def _answer(
         print("nimo-advise: --confidence has no effect without nimod", file=sys.stderr)
     from msgspec.structs import replace  # noqa: PLC0415 - see above
 
-    from slurm_plugin.cli import stored_advice  # noqa: PLC0415 - the database is heavy
     from slurm_plugin.protocol.request_messages import Job  # noqa: PLC0415
+    from slurm_plugin.stored_advice.advise import advise  # noqa: PLC0415 - the database is heavy
 
     config = settings()
     if local and clusters:
         if len(clusters) > 1 or clusters == ("all",):
             _refuse_elsewhere(clusters, "")
         config = replace(config, cluster=clusters[0])
-    return stored_advice.advise(Job(**job), config, now_s=time.time(), local=local)
+    asked = Job(**job)
+    if local:
+        from slurm_plugin.cli.own_history import refreshed_for  # noqa: PLC0415 - see above
+
+        config = refreshed_for(asked, config, program="nimo-advise")
+    return advise(asked, config, now_s=time.time())
 
 
 def _refuse_elsewhere(clusters: Sequence[str], here: str) -> None:

@@ -25,6 +25,7 @@ from sacct_ingest.files.atomic_file import locked
 from sacct_ingest.records import KeyLevel
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.settings import data_folder
+from slurm_plugin.decision.lookup import identity_of
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.slurm_conf import cluster_name
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from sacct_ingest.ingest.into_store import IngestSummary
     from sacct_ingest.store import Store
     from slurm_plugin.config.settings import Config
+    from slurm_plugin.protocol.request_messages import Job
 
 _DAY_S = 86_400
 _WIDEST_S = 30 * _DAY_S  #: window of sacct, where it answers at once
@@ -94,6 +96,13 @@ def refreshed(
         jobs = count(done.new, "new job")
         _say(program, f"read {jobs} of yours in {read_s:.1f} s, fitted in {fit_s:.1f} s{where}")
     return made
+
+
+def refreshed_for(job: Job, config: Config, *, program: str) -> Config:
+    """Refresh what a job is recognised by, as `refreshed` does."""
+    identity = identity_of(job)
+    keys = [(level, key) for level in KeyLevel if (key := identity.key(level))]
+    return refreshed(config, keys, program=program)
 
 
 def asked_s(store: Store) -> int | None:

@@ -10,7 +10,7 @@ from slurm_plugin.protocol.advice_messages import SURE, Advice, LayoutRow, Parti
 from slurm_plugin.text import formatting as fmt
 from slurm_plugin.text import table_columns as cols
 
-_DIRECTIVE = "#SBATCH "
+DIRECTIVE = "#SBATCH "
 #: Share of waits and ends inside their intervals, as in :mod:`predictor.waits.estimate`.
 WAITS = "90 %"
 _SURE = 0.99
@@ -294,6 +294,12 @@ def _columns(advice: Advice, now_s: float) -> list[cols.OutputColumn]:
     ]
 
 
+def options_of(advice: Advice) -> str:
+    """Give the options of sbatch that an advice names for size, memory and time; empty: none."""
+    lines = "\n".join((advice.directive, advice.memory_directive, advice.time_directive))
+    return " ".join(line.removeprefix(DIRECTIVE) for line in lines.split("\n") if line)
+
+
 def for_command(advice: Advice, typed: Iterable[str]) -> Advice:
     """Give the advice with lines that count beside a command line.
 
@@ -304,10 +310,9 @@ def for_command(advice: Advice, typed: Iterable[str]) -> Advice:
     """
     names = set(typed)
     if "wrap" in names and advice.begin_directive:
-        begin = advice.begin_directive.removeprefix(_DIRECTIVE)
+        begin = advice.begin_directive.removeprefix(DIRECTIVE)
         advice = replace(advice, begin_directive=begin)
-    lines = "\n".join((advice.directive, advice.memory_directive, advice.time_directive))
-    words = " ".join(line.removeprefix(_DIRECTIVE) for line in lines.split("\n") if line)
+    words = options_of(advice)
     if not words:
         return advice
     if "wrap" in names:

@@ -10,8 +10,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from predictor.application.request import of_usual_job, usual
-from predictor.table import covers
+from predictor.application.request import of_usual_job
 from predictor.types import Point, PredictionTable, Verdict
 from sacct_ingest.errors import PlotError
 from sacct_ingest.records import JobState
@@ -163,7 +162,7 @@ def of_table(table: PredictionTable, runs: Sequence[RunRow] = (), *, cluster: st
         and one.elapsed_s > 0
         and (size := table.unit.size_of(one))
     ]
-    own, job = usual(table), of_usual_job(table)
+    job = of_usual_job(table)
     apart = job is not table  # jobs as they were asked for, and one of them on other counts
     verdict = f"{table.verdict.value}, fitted {clock(table.fitted_s)[:10]}"
     return _checked(
@@ -180,7 +179,6 @@ def of_table(table: PredictionTable, runs: Sequence[RunRow] = (), *, cluster: st
             observe=next((p.observe for p in table.problems if p.observe), None),
             unit=table.unit,
             runs=tuple(dots),
-            recommended=own.nodes if own and covers(table, own.nodes) else None,
             asked=job.asked if apart else None,
             asked_nodes=job.nodes if apart else (),
             asked_s=job.median_s if apart else (),

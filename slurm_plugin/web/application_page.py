@@ -12,26 +12,26 @@ from typing import NamedTuple
 from predictor.application.request import of_usual_job, usual
 from predictor.level.record import Record
 from predictor.level.record import decode as decode_record
-from predictor.table import at, covers, decode, for_type, level_quantile
+from predictor.table import decode, for_type
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.errors import PlotError
-from sacct_ingest.records import PART, JobState, KeyLevel, StandingRow
+from sacct_ingest.records import JobState, KeyLevel, StandingRow
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, RunRow
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.config.settings import Config, Energy
-from slurm_plugin.decision.allowed_counts import is_own_work
-from slurm_plugin.decision.memory_and_limits import AskedLimit, from_prediction, memory_to_ask
 from slurm_plugin.decision.messages import next_run
-from slurm_plugin.decision.other_layouts import layout_options
 from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.evaluation.costs import source_text, table_amounts
+from slurm_plugin.protocol.advice_messages import Advice, Row
 from slurm_plugin.reports import chart, curve_text
+from slurm_plugin.reports.advice_text import options_of
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.html import Table, TableColumn
 from slurm_plugin.reports.picture import NEXT_RUN, RECOMMENDED, SIGNS, of_table
 from slurm_plugin.store_access import last_runs
-from slurm_plugin.text.formatting import RECOGNISED, clock, count, duration, hours, percent
+from slurm_plugin.stored_advice.advise import advise_usual
+from slurm_plugin.text.formatting import RECOGNISED, clock, count, hours, percent
 from slurm_plugin.web.data import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery, may_see
 from slurm_plugin.web.decisions_page import decisions_table
 from slurm_plugin.web.report_pages import largest_cluster
@@ -39,7 +39,6 @@ from slurm_plugin.web.view import ROWS, SOME, PageMissing, View, columns
 
 _ANY = CatalogueQuery()
 _DOTS = 30  #: runs of an application that are drawn one by one
-_FEWEST_RUNS = 10  #: for a limit that no verdict stands behind, as in advice
 _FORMULAS = {
     "averaged": "T(n) = T(1) · ((1 − s) / n^e + s + c · (n^g − 1) / g), averaged over thousands of "
     "values of s, e, c and g, each weighted by how well it fits the runs",
@@ -109,14 +108,8 @@ def one_application(view: View) -> str:
         and (predicted := predicted_for(one, run.nodes))
     ]
     shown = curve_text.within(prediction, largest)
-    steps = []  # what to ask for, and which run would help most within the cluster's size
-    if (made := suggestion(prediction, config)) is not None:
-        cost = hours(made.nodes * made.time_s / 3600)
-        options = " ".join(made.options) or "what you asked for before"
-        steps.append(
-            f"{SIGNS[RECOMMENDED]} Ask for: {options} (about {time_span(made.time_s)}, {cost} "
-            f"{prediction.unit.word}-hours)"
-        )
+    made = suggestion(view, prediction)
+    steps = _advised(made) if made else []
     if (best := next_run(prediction, largest or inf)) is not None:
         size = prediction.unit.counted(best)
         steps.append(f"{SIGNS[NEXT_RUN]} A run on {size} would help most")
@@ -129,7 +122,7 @@ def one_application(view: View) -> str:
         experts=_experts(view.site.store.records.find(entry.level, entry.key)),
         steps=steps,
         accuracy=chart.ratios("Actual over predicted run time", data) if data else None,
-        curves=list(_curves(prediction, config, runs, every=every, largest=largest)),
+        curves=list(_curves(prediction, made, config, runs, every=every, largest=largest)),
         every=every,
         other=view.link("/application", **identity, counts="" if every else "all"),
         decisions=decisions_table(view, pairs[:SOME], "Its newest decisions", empty="none yet"),
@@ -191,11 +184,21 @@ def _observed(entry: CatalogueEntry) -> str:
 
 
 class Suggestion(NamedTuple):
-    """What the next job should ask for, by its table alone: no queue, no request."""
+    """The advice on the job that an application's runs usually were, as `nimo-advise` gives it."""
 
-    nodes: int
-    time_s: float
-    options: list[str]  #: of sbatch; empty: nothing can be said
+    asked: str  #: what such a job asks for: options of sbatch
+    advice: Advice
+
+    @property
+    def options(self) -> str:
+        """Options of sbatch that are advised; empty: none."""
+        return options_of(self.advice)
+
+    @property
+    def row(self) -> Row | None:
+        """What comes of the advised count, or of the one asked for; None: nothing is predicted."""
+        nodes = self.advice.nodes or self.advice.asked
+        return next((one for one in self.advice.rows if one.nodes == nodes), None)
 
 
 def facts(
@@ -229,33 +232,24 @@ def facts(
     ]
 
 
-def suggestion(table: PredictionTable, config: Config) -> Suggestion | None:
-    """Suggest the usual count, with the limit and the memory of its runs.
-
-    Other counts are advice of nimod, which sees the queue.  None: there is no finished run.
-    """
-    own = usual(table)
-    if own is None or not covers(table, own.nodes) or not is_own_work(table, table.owner):
+def suggestion(view: View, table: PredictionTable) -> Suggestion | None:
+    """Ask for advice on the job that a table's runs usually were; None: there is no such job."""
+    if table.is_guess:
         return None
-    limit_s = _limit_s(table, own.nodes, config)
-    memory = memory_to_ask(table, own.nodes, margin=config.policy.memory_margin)
-    size = layout_options(table.layout, table.unit, own.nodes)
-    if table.unit is Unit.NODES and PART not in table.key:
-        size = f"--nodes={own.nodes}"
-    options = [
-        *size.split(),
-        *([f"--time={duration(limit_s)}"] if limit_s else []),
-        *([f"--mem={memory}M"] if memory else []),
-    ]
-    return Suggestion(own.nodes, at(table, own.nodes).time_s, options)
+    config, store = view.site.config, view.site.store
+    made = advise_usual(store, table, config, now_s=time.time())
+    return Suggestion(made[0].words, made[1]) if made else None
 
 
-def _limit_s(table: PredictionTable, nodes: int, config: Config) -> float | None:
-    """Time limit that holds runs on a count, seconds; None: too few runs to say."""
-    if table.runs < _FEWEST_RUNS:
-        return None
-    (made,) = from_prediction(table, [nodes], config.time_limit, AskedLimit(), level_quantile)
-    return made.limit_s if made else None
+def _advised(made: Suggestion) -> list[str]:
+    """Say what to ask for in place of what such jobs usually ask for."""
+    row, advice = made.row, made.advice
+    about = ""
+    if row is not None:
+        cost = f"{hours(row.node_hours)} {advice.unit.word}-hours"
+        about = f" (about {time_span(row.time_s)}, {cost})"
+    what = f"Ask for: {made.options}{about}" if made.options else f"No advice: {advice.reason}"
+    return [f"{SIGNS[RECOMMENDED]} {what}", f"This is advice on a job with {made.asked}"]
 
 
 def _experts(payload: str | None) -> Table | None:
@@ -280,6 +274,7 @@ def _experts(payload: str | None) -> Table | None:
 
 def _curves(
     prediction: PredictionTable,
+    made: Suggestion | None,
     config: Config,
     runs: Sequence[RunRow],
     *,
@@ -288,6 +283,7 @@ def _curves(
 ) -> Iterator[dict[str, object]]:
     """Curves on the node type that the table is about and on the others.
 
+    made: advice on one of its jobs, on one type of node.
     runs: the last ones, for the first curve.
     every: all node counts instead of those observed and powers of two.
     largest: nodes of the cluster; None: unknown.
@@ -297,10 +293,11 @@ def _curves(
         table = for_type(prediction, node_type)
         shown = curve_text.within(table, largest)
         on = f" on nodes of the type {node_type}" if node_type else ""
+        advice = made.advice if made and made.advice.node_type in ("", node_type) else None
         yield {
             "node_type": node_type,
-            "chart": _drawing(shown, on, drawn, config.cluster),
-            "table": _table(of_usual_job(shown), on, drawn, config, every=every),
+            "chart": _drawing(shown, advice, on, drawn, config.cluster),
+            "table": _table(of_usual_job(shown), advice, on, drawn, config, every=every),
             "verdict": _READ[table.verdict],
             "problems": table.problems,
         }
@@ -308,7 +305,11 @@ def _curves(
 
 
 def _drawing(
-    prediction: PredictionTable, on: str, runs: Sequence[RunRow], cluster: str
+    prediction: PredictionTable,
+    advice: Advice | None,
+    on: str,
+    runs: Sequence[RunRow],
+    cluster: str,
 ) -> Chart | None:
     """Draw the curve; of runs on one count how often they took how long."""
     own = usual(prediction)
@@ -327,12 +328,20 @@ def _drawing(
         )
     with suppress(PlotError):
         title = f"Run time over {prediction.unit.plural}{on}"
-        return chart.curve(replace(of_table(prediction, runs, cluster=cluster), title=title))
+        picture = of_table(prediction, runs, cluster=cluster)
+        nodes = advice.nodes if advice else None
+        return chart.curve(replace(picture, title=title, recommended=nodes))
     return None
 
 
 def _table(
-    prediction: PredictionTable, on: str, runs: Sequence[RunRow], config: Config, *, every: bool
+    prediction: PredictionTable,
+    advice: Advice | None,
+    on: str,
+    runs: Sequence[RunRow],
+    config: Config,
+    *,
+    every: bool,
 ) -> Table:
     repeats = Counter({point.nodes: point.repeats for point in prediction.observed})
     repeats |= Counter(map(prediction.unit.size_of, runs))  # tries count on what was asked for
@@ -345,10 +354,10 @@ def _table(
     job = f" of a job that asks for {count(asked, word)}" if asked else ""
     as_asked = {point.nodes: time_span(point.time_s) for point in prediction.observed}
     over = {one.nodes for one in prediction.starts if one.unbounded}
+    limits_s = {one.nodes: one.limit_s for one in advice.rows} if advice else {}
 
     def row(i: int) -> tuple[str, ...]:
         nodes, time_s = prediction.nodes[i], prediction.median_s[i]
-        memory = memory_to_ask(prediction, nodes, margin=config.policy.memory_margin)
         said = as_asked.get(nodes) if asked else curve_text.verdict_at_entry(prediction, i)
         return (
             str(nodes),
@@ -359,8 +368,7 @@ def _table(
             hours(nodes * time_s / 3600),
             *("-" if (one := taken[i][j]) is None else hours(one) for j in known),
             percent(first / (nodes * time_s)) if prediction.is_curve else "-",
-            time_span(limit) if (limit := _limit_s(prediction, nodes, config)) else "-",
-            f"{memory / 1024:.1f} GiB" if memory else "-",
+            time_span(limit_s) if (limit_s := limits_s.get(nodes)) else "-",
             ", ".join(filter(None, (said, count(repeats[nodes], "run")))),
         )
 
@@ -369,7 +377,7 @@ def _table(
         caption=f"Run time{job} by {word} count{on}",
         columns=columns(
             *(prediction.unit.plural, "run time", f"{percent(prediction.confidence)} of runs"),
-            *(f"{word}-hours", *amounts, "efficiency", "limit", "memory"),
+            *(f"{word}-hours", *amounts, "efficiency", "limit"),
             "as asked for:" if asked else "verdict:",
         ),
         rows=[row(i) for i in curve_text.shown_counts(prediction, every=every)],

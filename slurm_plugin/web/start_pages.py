@@ -12,6 +12,7 @@ from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import page
+from slurm_plugin.reports.advice_text import DIRECTIVE
 from slurm_plugin.reports.headline import TASKS, Task, headline, title_of
 from slurm_plugin.reports.html import PageLink, Table
 from slurm_plugin.reports.sheets import find, sheets_of
@@ -87,9 +88,13 @@ def mine(view: View) -> str:
     def row(one: CatalogueEntry) -> tuple[str | PageLink, ...]:
         table = tables[one.table_key]
         cells = ("-", "-", "not enough runs yet")
-        if made := suggestion(table, view.site.config):
-            line = f"#SBATCH {' '.join(made.options)}" if made.options else "-"
-            cells = (table.unit.counted(made.nodes), time_span(made.time_s), line)
+        if made := suggestion(view, table):
+            size, line = made.advice.nodes, f"{DIRECTIVE}{made.options}"
+            cells = (
+                made.advice.unit.counted(size) if size else "-",
+                time_span(made.row.time_s) if made.row else "-",
+                line if made.options else made.advice.reason,
+            )
         return (view.application_link(one), str(table.runs), *cells)
 
     pairs = view.site.decisions(view.viewer, DecisionSelection(user=name), most=5)

@@ -47,7 +47,7 @@ NEEDED = (
     "slurm_plugin.cli.commands.predict",
     "slurm_plugin.cli.commands.status",
     "slurm_plugin.cli.commands.why",
-    "slurm_plugin.cli.stored_advice",
+    "slurm_plugin.stored_advice.advise",
     "slurm_plugin.reports.curve_text",
     "slurm_plugin.reports.sheets",
     "encodings.idna",

@@ -19,7 +19,6 @@ from slurm_plugin.decision.lookup import identity_of
 from slurm_plugin.decision.memory_and_limits import memory_floor
 from slurm_plugin.decision.messages import next_run
 from slurm_plugin.reports.advice_text import render
-from slurm_plugin.web.application_page import suggestion
 from tests.slurm_plugin.decision.choosing import tailed
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.decision.test_chances import part
@@ -147,7 +146,6 @@ def test_what_a_user_reads_is_supported(learned, request, view, mode, use):
         assert set(limits) <= {(None, None)}
         said = OF_SLURM.sub("", f"{answer.message}\n{shown}")
         assert not OPTION.search(said), said
-        assert suggestion(learned, Config()) is None or learned.owner == "bob"
     ran = {point.nodes for point in learned.observed}
     guess = learned.level in ("name", "user") and learned.model == "history"
     for row, own in zip(advice.rows, chances, strict=True):

@@ -16,6 +16,7 @@ from slurm_plugin.reports.picture import (
     COLOURS,
     KNEE,
     NEXT_RUN,
+    OBSERVED,
     RECOMMENDED,
     SIGNS,
     Picture,
@@ -96,7 +97,7 @@ def test_the_curve_falls_and_its_labels_too():
 
 def test_a_history_of_one_node_count_is_a_point():
     text = draw(of_table(history()))
-    assert sum(line.count(SIGNS[RECOMMENDED]) for line in plot_lines(text)) == 1
+    assert sum(line.count(SIGNS[OBSERVED]) for line in plot_lines(text)) == 1
     assert "┴" in text
 
 

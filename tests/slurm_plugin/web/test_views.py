@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from predictor.refit import row_of
-from predictor.table import part_key, within_cluster
+from predictor.table import within_cluster
 from predictor.types import Memory, Part, Problem, ResourceUse, Verdict
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.store import Store
@@ -242,7 +242,8 @@ def test_an_application_shows_its_runs_and_no_count_that_the_cluster_lacks(ask, 
     with Store.open(str(store_path)) as store:
         store.runs.add([run(job_id=5, nodes=4, elapsed_s=1000.0)])
         (key,) = {row.line for row in store.runs.newest(9)}
-        made = table(level="line", key=key, label="ada/big", runs=30, problems=(problem,))
+        fields = {"label": "ada/big", "runs": 30, "problems": (problem,), "owner": "ada"}
+        made = table(level="line", key=key, **fields)
         store.fits.replace([row_of(made)])
     wait = {"limit_s": 3600.0, "wait_s": 0.0, "low_s": 0.0, "high_s": 0.0}
     put_waits(store_path, PartitionWait(partition="p", nodes=16, **wait))
@@ -266,7 +267,7 @@ def test_an_application_counts_in_its_own_unit(ask, store_path):
     shown = Tags(ask(f"{APPLICATION}{key}").text).text
     for words in ("Run time over CPUs", "All CPU counts", "Largest memory observed of a job"):
         assert words in shown
-    assert re.search("○ the last 3 runs;.*◆ recommended: 16", shown)
+    assert "○ the last 3 runs" in shown
     assert "reliable, 2 runs" in shown
     assert "node counts" not in shown
     assert "Run time over nodes" not in shown
@@ -320,19 +321,27 @@ def test_the_overview_says_whether_nimo_runs_and_what_to_do(ask):
 
 
 def test_a_user_begins_with_what_is_the_users_own(ask, store_path):
+    asked = {
+        "many.sh": {"nodes": 4, "cpus": 16, "req_mem_bytes": 4 << 34},
+        "serial.sh": {"nodes": 1, "cpus": 8, "tasks": 1},
+    }
     with Store.open(str(store_path)) as store:
-        many = table(level="line", key="m", label="ada/many", runs=30, owner="ada", last_s=9e9)
-        part = replace(many, key=part_key("m", "1"), layout=Layout(cpus=4))
-        serial = replace(many, key="c", unit=Unit.CPUS, layout=Layout(1, each=Each.JOB, nodes=1))
-        known = replace(many, memory=(Memory(1, 2**30), Memory(32, 2**30)))
-        store.fits.replace([row_of(one) for one in (known, part, serial)])
+        for i, (name, given) in enumerate(asked.items(), 60):
+            line = f"sbatch {name}"
+            store.runs.add([run(job_id=i, name=name, submit_line=line, limit_s=43_200, **given)])
+        keys = {row.name: row.line for row in store.runs.newest(9)}
+        known = {"owner": "ada", "runs": 30, "last_s": 9e9}
+        many = table(level="line", key=keys["many.sh"], label="ada/many", **known)
+        many = replace(many, memory=(Memory(1, 2**30), Memory(32, 2**30)))
+        one_task = Layout(1, each=Each.JOB, nodes=1)
+        serial = replace(many, key=keys["serial.sh"], unit=Unit.CPUS, layout=one_task)
+        store.fits.replace([row_of(one) for one in (many, serial)])
     starts = WaitRow(job_id=77, user="ada", name="wrf", partition="batch", nodes=4, start_s=2e9)
     waits = Waits(made_s=time.time() - 720, rows=[starts, WaitRow(job_id=78, user="bob")])
     service = Service(waits=lambda user: waits if user == "ada" else Waits())
     text = Tags(ask("/", "ada", own("ada"), service=service).text).text
-    assert re.search(r"#SBATCH --nodes=\d+ --time=\d\d:\d\d:00 --mem=\d+M", text)
-    assert re.search(r"#SBATCH --nodes=\d+ --cpus-per-task=4 --time", text)
-    assert re.search(r"#SBATCH --nodes=1 --ntasks=1 --cpus-per-task=\d+ --time", text)
+    assert re.search(r"#SBATCH --nodes=\d+ --mem=\d+M", text)
+    assert re.search(r"#SBATCH --cpus-per-task=\d+", text)
     for words in ("My jobs", "The queue was run forward 12 min ago", "77", "nimo-advise job.sh"):
         assert words in text
     assert "78" not in text

@@ -1,0 +1,1 @@
+"""Advice by the store alone, for a job that is asked about and for one like an application's."""

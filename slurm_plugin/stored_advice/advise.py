@@ -1,0 +1,135 @@
+"""Advice without nimod: the same decision service, with the stored tables for one job."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from predictor.types import PredictionTable
+from sacct_ingest.records import Identity, KeyLevel
+from sacct_ingest.runs.layout import Layout
+from sacct_ingest.runs.submission import SCRIPT
+from sacct_ingest.store import FitRow, RunRow, Store
+from slurm_plugin.config.settings import Config
+from slurm_plugin.decision.context import PartitionContext
+from slurm_plugin.decision.lookup import PredictionLookup, identity_of, shared_by
+from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.protocol.advice_messages import Advice
+from slurm_plugin.protocol.request_messages import Job
+from slurm_plugin.slurm.job_request import make_job
+from slurm_plugin.store_access import last_runs, open_store
+from slurm_plugin.stored_advice.usual_job import UsualJob, usual_job
+
+_RUNS = 30  #: latest ones that say what an application asks for
+
+
+def advise(job: Job, config: Config, *, now_s: float) -> Advice:
+    """Advise on a job from the configured store, which has no state of the queue.
+
+    Raises StoreError: there is no store, or it cannot be read.
+    """
+    identity = identity_of(job)
+    with open_store(config) as store:
+        tables, places = _read(store, job, config, identity)
+    return _advised(job, config, tables, places, now_s=now_s)
+
+
+def advise_usual(
+    store: Store, table: PredictionTable, config: Config, *, now_s: float
+) -> tuple[UsualJob, Advice] | None:
+    """Advise on the job that the runs of a table usually were; None: none of them has finished.
+
+    It is what `advise` says of the same request: tables are found by a run's keys.
+    """
+    if (usual := usual_job(table, last_runs(store, table, _RUNS))) is None:
+        return None
+    job = make_job(usual.fields())
+    tables, places = _read(store, job, config, usual.run.identity, usual.run)
+    return usual, _advised(job, config, tables, places, now_s=now_s)
+
+
+def _advised(
+    job: Job,
+    config: Config,
+    tables: PredictionLookup,
+    places: Sequence[PartitionContext],
+    *,
+    now_s: float,
+) -> Advice:
+    advisor = DecisionService(config, new_id=str)
+    advisor.tables = tables
+    return advisor.advise_at(job, places, now_s=now_s)
+
+
+class _OfRun(PredictionLookup):
+    """Tables for jobs like a run, whose script and arguments the store does not have."""
+
+    def __init__(self, payloads: Iterable[tuple[str, str, str]], run: RunRow) -> None:
+        super().__init__(payloads)
+        self._run = run
+
+    def find(
+        self,
+        identity: Identity,  # noqa: ARG002 - of a script that is not known
+        layouts: tuple[Layout, ...] | None = None,
+        *,
+        shared: Sequence[str] = (),
+        attributes: Callable[[], Mapping[str, str]] = dict,
+        acting: bool = False,
+    ) -> PredictionTable | None:
+        """Find the table that says most about jobs with the run's keys and attributes."""
+        run = self._run
+
+        def named() -> dict[str, str]:
+            return {**run.attributes, **attributes(), SCRIPT: run.script}
+
+        return super().find(run.identity, layouts, shared=shared, attributes=named, acting=acting)
+
+
+def _read(
+    store: Store, job: Job, config: Config, identity: Identity, run: RunRow | None = None
+) -> tuple[PredictionLookup, list[PartitionContext]]:
+    """Give the tables for one job, and the partitions where it may run.
+
+    run: one with the job's keys and attributes, where its script is not known.
+    """
+    shared = tuple(shared_by(config.sharing.tags, identity, job.account))
+    keys = [(level, key) for level in KeyLevel if (key := identity.key(level))]
+    keys += [(KeyLevel.TAG, key) for key in shared]
+    rows = list(store.fits.find(keys))
+    rows += store.fits.find(PredictionLookup(map(_payload, rows)).parts())
+    payloads = map(_payload, rows)
+    tables = _OfRun(payloads, run) if run else PredictionLookup(payloads)
+    table = tables.find(identity, shared=shared)
+    if table is None or not table.node_type:
+        return tables, []
+    ran = store.sums.partition_types()
+    return tables, places_of(table, ran, config.cluster, job.partition)
+
+
+def _payload(row: FitRow) -> tuple[str, str, str]:
+    return row.level, row.key, row.payload
+
+
+def places_of(
+    table: PredictionTable, ran: Iterable[tuple[str, str, str]], cluster: str, requested: str
+) -> list[PartitionContext]:
+    """Give the partitions whose runs were on one type of node; other types without a partition.
+
+    ran: cluster, partition and node type of runs.
+    requested: partitions that the job requests; their node types may be unknown.
+    """
+    node_types: dict[str, set[str]] = {}
+    for at, partition, node_type in ran:
+        if cluster in ("", at):
+            node_types.setdefault(partition, set()).add(node_type)
+    names_requested = set(filter(None, requested.split(",")))
+    types = [table.node_type, *(one.node_type for one in table.by_type)]
+    contexts = [
+        PartitionContext(min(names), partition)
+        for partition, names in sorted(node_types.items())
+        if len(names) == 1
+        and names <= set(types)
+        and (not names_requested or partition in names_requested)
+    ]
+    if contexts and names_requested:
+        return contexts
+    covered = {place.node_type for place in contexts}
+    return contexts + [PartitionContext(one) for one in sorted(set(types) - covered)]

@@ -1,0 +1,108 @@
+"""The job that an application's runs usually were: the request that a page of it advises on."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+from predictor.application.request import usual
+from predictor.table import part_for
+from predictor.types import PredictionTable
+from sacct_ingest.runs.layout import Layout, Unit, layouts_of_run
+from sacct_ingest.scripts.job_script import CommandLine
+from sacct_ingest.store import RunRow
+from slurm_plugin.decision.other_layouts import layout_options
+from slurm_plugin.slurm.job_request import JobFields, Submitter, job_fields
+from slurm_plugin.text.formatting import duration
+
+_Value = TypeVar("_Value")
+_MIB = 2**20
+#: A batch job; what its script says the store does not have.
+_SCRIPT = "#!/bin/sh\n"
+
+
+class UsualJob(NamedTuple):
+    """What runs asked for, as options of sbatch, and one of the runs that asked for it."""
+
+    options: dict[str, str]
+    run: RunRow
+
+    @property
+    def words(self) -> str:
+        """The options as they are typed."""
+        return " ".join(f"--{name}={value}" for name, value in self.options.items())
+
+    def fields(self) -> JobFields:
+        """Fields of such a job's request."""
+        run, tag = self.run, self.run.tag.split("/")[1:]
+        options: dict[str, str | None] = {**self.options}
+        if tag:
+            words = [f"app={tag[0]}", *(f"problem={one}" for one in tag[1:])]
+            options["comment"] = f"nimo:{','.join(words)}"
+        submitter = Submitter(run.user, None, run.work_dir)
+        fields = job_fields(CommandLine("sbatch", options), _SCRIPT, submitter, now_s=0.0)
+        return fields | {"name": run.name}
+
+
+def usual_job(table: PredictionTable, runs: Sequence[RunRow]) -> UsualJob | None:
+    """Find the job that runs usually were; None: none of them has finished.
+
+    Of the runs on the count that most were asked for on, what most of them asked for, or the newest
+    of as many.
+
+    runs: the latest ones of the table, the newest last.
+    """
+    own = usual(table)
+    if own is None or not runs:
+        return None
+    alike = [row for row in runs if _asked(row, table.unit) == own.nodes] or list(runs)
+    newest = alike[-1]
+    layout = table.layout
+    if table.parts:
+        part = part_for(table, layouts_of_run(newest), lambda: newest.attributes)
+        layout = part.layout if part else layout
+    options = _size(layout, table.unit, own.nodes, alike)
+    if limit_s := _most(row.limit_s for row in alike if row.limit_s):
+        options["time"] = duration(limit_s)
+    memory = (
+        -(-row.req_mem_bytes // (_MIB * max(row.nodes, 1))) for row in alike if row.req_mem_bytes
+    )
+    if mem_mib := _most(memory):
+        options["mem"] = f"{mem_mib}M"
+    for name in ("partition", "account"):
+        if value := _most(getattr(row, name) for row in alike):
+            options[name] = value
+    return UsualJob(options, newest)
+
+
+def _asked(row: RunRow, unit: Unit) -> int:
+    """Size that a run asked for: NIMO may have changed it."""
+    return row.asked_size if row.asked_size and row.asked_unit == unit else unit.size_of(row)
+
+
+def _node_mib(row: RunRow) -> int:
+    """Memory that a run asked for on each node, MiB; 0: not known."""
+    return -(-(row.req_mem_bytes or 0) // (_MIB * max(row.nodes, 1)))
+
+
+def _most(values: Iterable[_Value]) -> _Value | None:
+    """Find the most frequent value, the last of as many; None: there is none."""
+    listed = list(values)[::-1]
+    return Counter(listed).most_common(1)[0][0] if listed else None
+
+
+def _size(layout: Layout, unit: Unit, size: int, runs: Sequence[RunRow]) -> dict[str, str]:
+    """Give the options for a size with this layout; a range of nodes where runs asked for one."""
+    if layout.in_all:
+        counts = {"ntasks": layout.tasks, "gpus": layout.gpus or 0}
+        options = {"nodes": str(size)} | {name: str(n) for name, n in counts.items() if n}
+    else:
+        words = layout_options(layout, unit, size).split()
+        options = dict(one.removeprefix("--").split("=", 1) for one in words)
+    if not options:
+        options = {"nodes": str(runs[-1].nodes), "ntasks": str(size)}
+        if unit is Unit.GPUS:
+            options = {"gpus": str(size)}
+    ends = _most((row.asked_low or 0, row.asked_high or 0) for row in runs)
+    if unit is Unit.NODES and ends and 0 < ends[0] < ends[1]:
+        options["nodes"] = f"{ends[0]}-{ends[1]}"
+    return options
