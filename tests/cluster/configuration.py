@@ -24,6 +24,9 @@ AUTHENTICATION: dict[str, dict[str, str]] = {
 }
 CREDENTIALS = {"munge": "cred/munge", "slurm": "auth/slurm"}
 REPEATABLE = ("NodeName", "PartitionName", "DownNodes", "NodeSet")
+#: Seconds that Slurm waits for an answer, a connection, and the end of a killed step: a machine may
+#: stand still for a while, and a step that was killed for longer would drain its node for good.
+_PATIENCE = {"MessageTimeout": 60, "TCPTimeout": 10, "UnkillableStepTimeout": 600}
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +209,7 @@ def _slurm_conf(layout: Layout, settings: Settings) -> dict[str, object]:
         "MpiDefault": "none",
         "ReturnToService": 2,
         "KillWait": 2,
+        **_PATIENCE,
         **_scheduling(),
         **_accounting(layout, settings),
         **dict.fromkeys(settings.plugins, "lua"),

@@ -293,6 +293,34 @@ class SlurmCluster:
             except ProcessError as error:
                 raise ProcessError(f"{error}\n{self.run('squeue').stdout}") from None
 
+    def wait_for_nodes(self, idle: Callable[[], bool]) -> None:
+        """Wait until `idle` says that the nodes are free.
+
+        Raises ProcessError: when they are not in time, or one of their slurmd has ended by itself;
+            with the state of each node, and the ends of these logs.
+        """
+
+        def free() -> bool:
+            if dead := self._dead_nodes():
+                raise ProcessError(f"slurmd has ended by itself: {', '.join(dead)}")
+            return idle()
+
+        try:
+            wait_until(free, what="the nodes to be free")
+        except ProcessError as error:
+            nodes = self._dead_nodes() or self.settings.node_names()
+            logs = [tail(self.processes.log(name)) for name in nodes]
+            states = self.run("sinfo", "-N", "-l").stdout
+            raise ProcessError("\n".join([str(error), states, *logs])) from None
+
+    def _dead_nodes(self) -> list[str]:
+        nodes = set(self.settings.node_names())
+        return [
+            name
+            for name, state in self.processes.status().items()
+            if name in nodes and not state.startswith("running")
+        ]
+
     def sacct(
         self, *argv: str, fields: Sequence[str] = ("JobID", "JobName", "State", "NNodes", "Elapsed")
     ) -> list[dict[str, str]]:

@@ -76,6 +76,10 @@ class Site:
         if self.cluster.processes.running("nimod"):
             self.nimod.stop()
         self._configure(mode, **settings)
+        self.start_nimod()
+
+    def start_nimod(self) -> None:
+        """Start nimod with the settings that it has and wait until it has seen the cluster."""
         self.nimod.start()
         wait_until(self.watching, what="nimod to see the cluster")
 
@@ -201,7 +205,7 @@ class Site:
         ids = self.cluster.run("squeue", "-h", "-o", "%A").stdout.split()
         self.cluster.run("scancel", "--me")
         self.cluster.wait(*map(int, ids))
-        wait_until(self.idle, what="the nodes to be free")
+        self.cluster.wait_for_nodes(self.idle)
 
 
 @contextmanager

@@ -35,8 +35,9 @@ class Submitted:
     @property
     def placed(self):
         """Variables inside the job, and as STARTED the tasks that srun started."""
-        lines = self.output.read_text().splitlines()
-        return dict(line.split("=", 1) for line in lines)
+        text = self.output.read_text()
+        assert all("=" in line for line in text.splitlines()), text
+        return dict(line.split("=", 1) for line in text.splitlines())
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,10 @@ def sent(site, rest_socket, reservation):
 
 
 def submit_all(site, rows, ask, reservation):
-    """Submit every request, each on an idle cluster; then let them run together."""
+    """Submit every request, each on an idle cluster; then let them run together.
+
+    They run without nimod: who waits longer than planned would get its range back from it.
+    """
     begun = time.time()
     first = site.submit("--hold", "-N", "1")
     site.decision(since_s=begun)
@@ -97,8 +101,10 @@ def submit_all(site, rows, ask, reservation):
     later = [jobs[row.request].job["JobId"] for row in rows if waits(row)]
     runs = [s.job["JobId"] for s in jobs.values() if s.job["JobId"] not in later]
     site.cluster.run("scancel", *later)  # a singleton would wait for them
+    site.nimod.stop()
     site.cluster.run("scontrol", "release", ",".join([str(first), *runs]))
     site.cluster.wait(first, *map(int, runs))
+    site.start_nimod()
     yield jobs
     site.empty_queue()
 
