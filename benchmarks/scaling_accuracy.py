@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 from sizes import c3o
 
 from predictor.application.model import Application
+from predictor.application.request import REACH, end
 from predictor.models import selection
 from predictor.models.adept import Adept
 from predictor.models.base import Model
@@ -251,7 +252,8 @@ def by_unit(curves: Sequence[Measured]) -> list[dict[str, Any]]:
 def change(curves: Sequence[Measured], noise: float) -> dict[str, Any]:
     """Score 90 % intervals of log T(n)/T(asked) on the counts not run; means over the curves.
 
-    Run are the largest count, which is asked for, and two others.
+    Run are the largest count, which is asked for, and two others.  Counts are those within the
+    reach of a change.
     """
     rng, rows = random.Random(1), []
     for one in curves:
@@ -262,7 +264,8 @@ def change(curves: Sequence[Measured], noise: float) -> dict[str, Any]:
         runs = [Sample(n, noisy[n], asked=asked, asked_range=given) for n in ran]
         made = Application(runs).paths()
         scored = []
-        for n in (n for n in one.nodes if n not in ran):
+        reached = [n for n in one.nodes if asked <= n * 2**REACH]
+        for n in (n for n in reached if n not in ran):
             paths = np.sort(
                 [
                     np.interp(math.log2(n / (base or asked)), made.doublings, path)
@@ -270,13 +273,21 @@ def change(curves: Sequence[Measured], noise: float) -> dict[str, Any]:
                     for path, base in zip(made.logs, made.reference, strict=True)
                 ]
             )
-            low, high = np.quantile(paths, (0.05, 0.95), method="hazen")
+            low, high = (end(paths.tolist(), share, len(runs)) for share in (0.05, 0.95))
             actual = math.log(times[n] / times[asked])
             width, outside = high - low, max(low - actual, actual - high, 0.0)
-            scored.append((not outside, width + 20 * outside, width))
-        rows.append(np.mean(scored, axis=0))
-    inside, score, width = np.mean(rows, axis=0).tolist()
-    return {"noise": noise, "inside %": 100 * inside, "interval score": score, "width": width}
+            error = abs(float(np.median(paths)) - actual)
+            scored.append((not outside, width + 20 * outside, width, error))
+        if scored:
+            rows.append(np.mean(scored, axis=0))
+    inside, score, width, error = np.mean(rows, axis=0).tolist()
+    return {
+        "noise": noise,
+        "inside %": 100 * inside,
+        "interval score": score,
+        "width": width,
+        "error of the median": error,
+    }
 
 
 def generated(curves: Sequence[_generated.GeneratedCurve]) -> list[Measured]:

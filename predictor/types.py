@@ -310,6 +310,8 @@ class Change:
     Each of the paths is as likely as the next: thousandths of log T(n)/T(m) at doublings from a
     reference.  That is the count asked for where ``references`` has 0, else that count.
 
+    ``runs`` is how many runs they follow from; 0: none, so that they are the prior's.
+
     ``same`` is how likely it is that jobs which asked for different counts had one problem.
     ``visible``: arguments, input or measured memory show that they had, so that only run times
     which speak clearly against it are believed.
@@ -322,6 +324,7 @@ class Change:
     proven: tuple[int, ...] = ()  #: counts that users asked for and completed on, but for studies
     moved: int = 0  #: runs on another count than was asked for
     tries: int = 0  #: runs to learn: those that NIMO moved, and those of studies
+    runs: int = 0
     same: float = 0.0
     visible: bool = False
 

@@ -4,10 +4,10 @@ Loaded on the submission path, so nothing but the standard library and msgspec.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, exp, floor, hypot, log, log2, sqrt
+from math import ceil, comb, copysign, exp, hypot, log, log2, sqrt
 from statistics import NormalDist, fmean, median
 
 from predictor import table as tables
@@ -24,9 +24,15 @@ _STEPS_UP = 4
 _LARGER = 0.5
 #: A change is sure where nine in ten paths are within this of their middle: a fifth (logs).
 _SURE = 0.18
+#: Standard deviation of log run time by which a count that was not run leaves the curve through
+#: those that were: how a problem is cut into parts is another matter on each count.
+_UNEVEN = 0.1
+#: Runs for which the prior of noise and roughness counts.
+_PRIOR_RUNS = 2
 #: Equally likely values of a distribution.
 DRAWS = 40
-NORMAL = tuple(NormalDist().inv_cdf((i + 0.5) / DRAWS) for i in range(DRAWS))
+_NORMAL = NormalDist()
+NORMAL = tuple(_NORMAL.inv_cdf((i + 0.5) / DRAWS) for i in range(DRAWS))
 #: Step through level, change and wait, so that each value of one meets many of the others.
 _STRIDE = 17
 
@@ -108,14 +114,16 @@ def for_request(
     if change is None:
         return replace(table, asked=asked)
     own = range_of(change, given)
+    ran = {*change.learnt, *(own.counts if own else ())}
     known = own is not None and tables.covers(table, own.level)
     level = own.level if own and known else min(max(asked, table.nodes[0]), table.nodes[-1])
     if abs(log2(asked / level)) > REACH:
         return table
     if change.one_problem:
-        job = _of_one_problem(table, change, asked, level)
+        job = _of_one_problem(table, change, asked, level, ran)
     else:
-        job = _of_its_own_problem(table, change, asked, level, never=not known and level != asked)
+        never = not known and level != asked
+        job = _of_its_own_problem(table, change, asked, level, ran, never=never)
     memory = own.memory if own and own.memory else job.memory
     return _undecided(replace(job, memory=memory), change, level)
 
@@ -147,24 +155,27 @@ def _undecided(
 
 
 def _of_one_problem(
-    table: types.PredictionTable, change: types.Change, asked: int, level: int
+    table: types.PredictionTable, change: types.Change, asked: int, level: int, ran: Collection[int]
 ) -> types.PredictionTable:
     """Table of a job whose problem is that of all runs: rows are what was measured.
 
     A count that was not run follows from the nearest one that was.
+
+    ran: counts that jobs for the same range had.
     """
-    ran = [point.nodes for point in table.observed] or [level]
+    observed = [point.nodes for point in table.observed] or [level]
     nodes = _counts(table, asked, level)
     rows = []
     for n in nodes:
-        if table.is_curve and min(ran) <= n <= max(ran):
+        if table.is_curve and min(observed) <= n <= max(observed):
             rows.append(_Row.of_table(table, n))
         else:
-            near = min(ran, key=lambda count: abs(log(count / n)))
-            rows.append(_Row.changed(table, change, near, n, asked))
+            near = min(observed, key=lambda count: abs(log(count / n)))
+            rows.append(_Row.changed(table, change, near, n, asked, measured=n in ran))
     # Where some doubt is left that it is one problem, a change of count is not reliable.
-    changes = [_Row.changed(table, change, level, n, asked) for n in nodes]
-    verdicts = tuple(_verdict(row, tables.verdict_at(table, row.nodes)) for row in changes)
+    sure = [_is_sure(_changes(change, level, n, asked), table) for n in nodes]
+    by_count = [tables.verdict_at(table, n) for n in nodes]
+    verdicts = tuple(_verdict(here, sure=one) for here, one in zip(by_count, sure, strict=True))
     job = _with_rows(table, asked, rows)
     need = table.need and _needed(table.need, nodes)
     verdict = tables.verdict_at(table, level)
@@ -172,21 +183,31 @@ def _of_one_problem(
 
 
 def _of_its_own_problem(
-    table: types.PredictionTable, change: types.Change, asked: int, level: int, *, never: bool
+    table: types.PredictionTable,
+    change: types.Change,
+    asked: int,
+    level: int,
+    ran: Collection[int],
+    *,
+    never: bool,
 ) -> types.PredictionTable:
     """Table of a job whose problem is that of the jobs that asked for as many.
 
     level: count whose runs it is like.
+    ran: counts that jobs for the same range had.
     never: no job asked for its count.
     """
     larger = -_LARGER * fmean(log_ratios(change, level, [asked])[0]) if never else 0.0
     nodes = _counts(table, asked, level)
-    rows = [_Row.changed(table, change, level, n, level, larger) for n in nodes]
+    rows = [
+        _Row.changed(table, change, level, n, level, larger=larger, measured=n in ran)
+        for n in nodes
+    ]
     if level != asked:
         spreads = [_spread(logs) for logs in log_ratios(change, asked, nodes)]
         rows = [replace(row, curve_sd=sd) for row, sd in zip(rows, spreads, strict=True)]
     here = tables.verdict_at(table, level)
-    verdicts = tuple(_verdict(row, here) for row in rows)
+    verdicts = tuple(_verdict(here, sure=row.sure) for row in rows)
     # What was measured on other counts was of other problems.
     need = table.need and _needed(_on(table.need, asked), nodes)
     job = replace(
@@ -204,9 +225,9 @@ def _of_its_own_problem(
     return job
 
 
-def _verdict(row: "_Row", here: types.Verdict) -> types.Verdict:
+def _verdict(here: types.Verdict, *, sure: bool) -> types.Verdict:
     """Verdict on a changed count: doubtful at best where the change is not sure."""
-    return here if row.sure else tables.worse(here, types.Verdict.DOUBTFUL)
+    return here if sure else tables.worse(here, types.Verdict.DOUBTFUL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,25 +267,30 @@ class _Row:
         level: int,
         nodes: int,
         asked: int,
+        *,
         larger: float = 0.0,
+        measured: bool = False,
     ) -> "_Row":
         """Change what a table says of ``level`` to another count.
 
         asked: count that paths without a reference of their own count from.
         larger: log of the offset of a problem that nobody asked this count for.
+        measured: the count was run.
         """
         here = tables.at(table, level)
         logs = _changes(change, level, nodes, asked)
         # Where hypotheses disagree the mean is a time that neither of them expects.
         change_log = median(logs)
-        low, high = _interval(logs, table)
+        uneven = 0.0 if measured or nodes == level else _UNEVEN
+        beyond = (1 - table.confidence) / 2
+        low, high = (end(logs, share, change.runs, uneven) for share in (beyond, 1 - beyond))
         middle = here.time_s * exp(change_log + larger)
         down = hypot(log(here.low_s / here.time_s), larger)
         up = hypot(log(here.high_s / here.time_s), larger)
         starts = tables.starts_at(table, level)
         tails_s = []
         for tail_s, column in zip(_tails(table, level), table.tails, strict=True):
-            worst = _quantile(logs, column.share) - change_log
+            worst = end(logs, column.share, change.runs, uneven) - change_log
             tails_s.append(middle * exp(hypot(log(tail_s / here.time_s), worst, larger)))
         return cls(
             nodes,
@@ -288,28 +314,63 @@ def _changes(change: types.Change, level: int, nodes: int, asked: int) -> list[f
     return sorted(one - other for one, other in zip(there, here, strict=True))
 
 
-def _interval(logs: Sequence[float], table: types.PredictionTable) -> tuple[float, float]:
-    """Give the ends of the interval of a change; logs: of each path, rising."""
-    beyond = (1 - table.confidence) / 2
-    return _quantile(logs, beyond), _quantile(logs, 1 - beyond)
+def end(rising: Sequence[float], share: float, runs: int, uneven: float = _UNEVEN) -> float:
+    """Quantile of a change, to say how long a job may take: farther out than that of its paths.
+
+    What decides goes by the paths.  They follow from the most likely noise and roughness; these
+    are known from few runs, so the distance from the median is that of Student's t.
+
+    rising: log of the change on each path.
+    runs: that the paths follow from; 0: they are the prior's.
+    uneven: standard deviation by which the count leaves the paths; 0: it was run.
+    """
+    middle = median(rising)
+    heavier, normal = _heavier(share, runs), _NORMAL.inv_cdf(share)
+    away = heavier * (_quantile(rising, share) - middle)
+    return middle + copysign(hypot(away, normal * uneven), normal)
+
+
+@lru_cache(maxsize=_CACHED)
+def _heavier(share: float, runs: int) -> float:
+    """Quantile of Student's t over that of the normal distribution.
+
+    By an expansion (Abramowitz and Stegun, *Handbook of Mathematical Functions*, 1964, 26.7.5).
+
+    >>> round(_heavier(0.95, 3), 3)  # 2.015 / 1.645
+    1.225
+    """
+    if not runs:
+        return 1.0
+    z2 = _NORMAL.inv_cdf(share) ** 2
+    free = _PRIOR_RUNS + runs
+    first = (z2 + 1) / 4
+    second = (5 * z2**2 + 16 * z2 + 3) / 96
+    third = (3 * z2**3 + 19 * z2**2 + 17 * z2 - 15) / 384
+    return 1 + first / free + second / free**2 + third / free**3
 
 
 def _quantile(rising: Sequence[float], share: float) -> float:
-    """Quantile of equally likely values, each in the middle of its part (Hazen, 1914).
+    """Quantile of equally likely values, smoothed by Bernstein's polynomials (Cheng, 1995).
 
-    >>> _quantile([1.0, 2.0, 3.0, 4.0], 0.5), _quantile([1.0, 2.0], 0.99)
-    (2.5, 2.0)
+    >>> _quantile([1.0, 2.0, 3.0, 4.0], 0.5), round(_quantile([1.0, 2.0], 0.99), 3)
+    (2.5, 1.99)
     """
-    place = min(max(share * len(rising) - 0.5, 0.0), len(rising) - 1.0)
-    before = floor(place)
-    after = min(before + 1, len(rising) - 1)
-    return rising[before] + (place - before) * (rising[after] - rising[before])
+    weights = _bernstein(len(rising) - 1, share)
+    return sum(weight * one for weight, one in zip(weights, rising, strict=True))
+
+
+@lru_cache(maxsize=_CACHED)
+def _bernstein(last: int, share: float) -> tuple[float, ...]:
+    return tuple(
+        comb(last, place) * share**place * (1 - share) ** (last - place)
+        for place in range(last + 1)
+    )
 
 
 def _is_sure(logs: Sequence[float], table: types.PredictionTable) -> bool:
     """Whether nine in ten changes are within a fifth; logs: of each path, rising."""
-    low, high = _interval(logs, table)
-    return high - low <= 2 * _SURE
+    beyond = (1 - table.confidence) / 2
+    return _quantile(logs, 1 - beyond) - _quantile(logs, beyond) <= 2 * _SURE
 
 
 def _tails(table: types.PredictionTable, nodes: int) -> list[float]:

@@ -349,7 +349,10 @@ def by_types(
         if len(done) < 2:
             return None
         made = change_of(those, unit, level)
-        said = {name: getattr(made, name) for name in ("doublings", "paths", "references", "same")}
+        said = {
+            name: getattr(made, name)
+            for name in ("doublings", "paths", "references", "runs", "same")
+        }
         return replace(pooled, **said)
 
     return replace(
@@ -398,5 +401,6 @@ def _change(application: Application) -> Change:
         doublings=tuple(paths.doublings.tolist()),
         paths=tuple(map(tuple, thousandths.tolist())),
         references=tuple(round(float(n), 3) for n in paths.reference),
+        runs=len(application.samples),
         same=round(application.same, 3),
     )

@@ -1,10 +1,12 @@
 """Runs beside what was asked for them."""
 
+import math
 from dataclasses import replace
 
 import pytest
+from scipy.special import ndtri, stdtrit
 
-from predictor.application.request import for_request, log_ratios
+from predictor.application.request import NORMAL, end, for_request, log_ratios, ratios
 from predictor.node_types.recognition import NodeType
 from predictor.table import at, for_type
 from predictor.tables.build import IdentityRuns
@@ -47,6 +49,46 @@ def weak(counts=(1, 2, 4, 8)):
                 mem_bytes=GIB)
         for i, n in enumerate(counts * 10, 1)
     ]  # fmt: skip
+
+
+def of_runs(table, runs):
+    """Table of a job for one to eight nodes; its change is said to follow from so many runs."""
+    return for_request(replace(table, change=replace(table.change, runs=runs)), 8, (1, 8))
+
+
+def width(job, nodes):
+    said = at(job, nodes)
+    return math.log(said.high_s / said.low_s)
+
+
+def test_the_fewer_runs_a_change_follows_from_the_wider_is_its_interval_and_nothing_else():
+    table = made([tried(n, 4800.0 / n, i) for i, n in enumerate((8, 4, 2), 1)])
+    assert table.change.runs == 3
+    few, many = (of_runs(table, runs) for runs in (3, 1000))
+    assert width(few, 32) > 1.15 * width(many, 32)
+    assert few.median_s == many.median_s
+    assert few.verdicts == many.verdicts
+    assert few.curve_sd == many.curve_sd
+    assert ratios(few, (1, 2, 8)) == ratios(many, (1, 2, 8))
+
+
+def test_a_count_that_was_not_run_leaves_the_curve_by_a_tenth():
+    rows = [tried(n, 4800.0 / n, i) for i, n in enumerate((8, 4, 2, 1) * 10, 1)]
+    job = of_runs(made(rows), 40)
+    own = width(job, 8)
+    assert width(job, 4) < own + 0.05
+    assert width(job, 3) > math.hypot(own, 2 * 1.645 * 0.09)
+
+
+@pytest.mark.parametrize("runs", [2, 3, 10, 200])
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.9, 0.98])
+def test_ends_of_a_change_are_those_of_students_t(runs, share):
+    paths = sorted(NORMAL)
+    plain, heavier = (end(paths, share, count, 0.0) for count in (0, runs))
+    free = 2 + runs
+    assert heavier / plain == pytest.approx(
+        float(stdtrit(free, share)) / float(ndtri(share)), rel=0.02
+    )
 
 
 @pytest.mark.parametrize(
