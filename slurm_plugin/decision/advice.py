@@ -51,8 +51,9 @@ from slurm_plugin.evaluation.costs import (
 from slurm_plugin.protocol.advice_messages import SURE, Advice, ObservedPoint, PartitionRow, Row
 from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.slurm.cluster_state import Partition
+from slurm_plugin.slurm.footprint import footprint, memory_bytes
 from slurm_plugin.slurm.node_pool import profile
-from slurm_plugin.slurm.partition_view import UNKNOWN, footprint, memory_bytes
+from slurm_plugin.slurm.partition_view import UNKNOWN
 from slurm_plugin.text.formatting import clock, duration, percent, printable, short_clock
 
 #: Runs from which on a limit is advised that no verdict stands behind.

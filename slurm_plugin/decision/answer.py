@@ -47,7 +47,7 @@ from slurm_plugin.protocol.decision_messages import Answer, Change
 from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.protocol.request_messages import HookLevel, Job
 from slurm_plugin.slurm.cluster_state import Cluster
-from slurm_plugin.slurm.partition_view import footprint
+from slurm_plugin.slurm.footprint import footprint
 
 _MIB = 2**20
 #: Share of the judged runs for which it has to have been enough.

@@ -16,8 +16,8 @@ from slurm_plugin.decision.policy import Decision, as_scheduled
 from slurm_plugin.decision.sizes import nodes_of
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.footprint import footprint
 from slurm_plugin.slurm.node_pool import NodeShare
-from slurm_plugin.slurm.partition_view import share_of
 
 #: A job is decided on this long before squeue can show it.
 _UNLISTED_S = 0.5
@@ -99,7 +99,7 @@ class Bookings:
             own = msgspec.structs.replace(case.job, min_nodes=nodes, max_nodes=nodes)
             made = Booking(
                 *(case.now_s, part.name, nodes, start, end, waits),
-                share_of(own, part),
+                footprint(own, part).share(own),
                 part.node_part,
                 decision_id,
             )

@@ -28,11 +28,18 @@ from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.eligibility import Asked, as_kind, distrust, names_of
 from slurm_plugin.decision.lookup import PredictionLookup, attributes_of, identity_of, shared_by
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm import partition_view
-from slurm_plugin.slurm.cluster_state import Cluster, Partition
+from slurm_plugin.protocol.request_messages import AllocationRequest, Job, ResourceRequest
+from slurm_plugin.slurm.cluster_state import Cluster, Partition, RequestRules
+from slurm_plugin.slurm.footprint import footprint, memory_bytes
 from slurm_plugin.slurm.node_pool import NodeAvailability, NodeShare, highest, profile
 from slurm_plugin.slurm.outlook import PartitionOutlook, SizedOutlook
+from slurm_plugin.slurm.partition_view import (
+    Place,
+    TermsCache,
+    in_each_partition,
+    partition_in,
+    places_for,
+)
 
 _Item = TypeVar("_Item")
 #: Of a submission.  An honest one takes under 1 ms; the hooks give up after 20.
@@ -113,11 +120,6 @@ Later = Callable[[Work, Work], None]
 _MOST_SIZE = 8 << 20  #: most characters of cached requests
 _LEAST_SIZE = 4096  #: fewest that one counts, with what follows from it
 _ALL_BUT_ARGV = attrgetter(*(name for name in Job.__struct_fields__ if name != "argv"))
-#: Fields of a partition that a request depends on.
-_OF_PARTITION = attrgetter(
-    *("default_time_s", "max_time_s", "exclusive", "node_cpus", "node_mem_bytes", "threads_core"),
-    *("mem_cpu_mib", "mem_node_mib", "max_mem_cpu_mib", "max_mem_node_mib"),
-)
 #: What follows from a request as long as settings and tables hold.
 _Requested = tuple[Identity, JobSettings, Request, PredictionTable | None]
 _RequestCache = TextCache[tuple[object, ...], _Requested]
@@ -146,7 +148,7 @@ class ContextBuilder:
         self._cluster: Cluster | None = None
         self._keeps_limit = self._plans_softly = self._reopens = False
         self._types: dict[tuple[str, NodeShare], str] = {}
-        self._terms: partition_view.TermsCache = {}
+        self._terms: TermsCache = {}
         self._cache = _RequestCache(_MOST_SIZE)
 
     def configure(self, config: Config) -> None:
@@ -172,12 +174,12 @@ class ContextBuilder:
         cluster = self._cluster
         if self._later is None or cluster is None:
             return
-        uncounted = self._unready(cluster, job)
+        places = self._places(cluster, AllocationRequest.of(job))
 
         def work() -> None:
-            for part, share in uncounted:
-                if part.pool and not part.pool.ready(share):
-                    part.fitting(share)
+            for place in places:
+                if not place.counted:
+                    place.partition.fitting(place.terms.share)
 
         self._later(work, then)
 
@@ -185,25 +187,31 @@ class ContextBuilder:
         self, job: Job, now_s: float, *, private: bool = False, prompt: bool = False
     ) -> DecisionContext:
         """Context of a job; ``prompt``: to change it, and without counting many nodes."""
-        cluster = self._bookings.view(job.user_name)
-        wait = prompt and self._later and cluster and bool(self._unready(cluster, job))
-        partition = self._partition(cluster, job) if cluster and not wait else None
-        terms = _OF_PARTITION(partition) if partition else None
-        account = self._sharing_account(job)
-        key = (_ALL_BUT_ARGV(job), *job.argv, terms, account, private, prompt)
+        cluster, asked = self._bookings.view(job.user_name), AllocationRequest.of(job)
+        places = self._places(cluster, asked) if cluster else []
+        wait = prompt and self._later and not all(place.counted for place in places)
+        partition = partition_in(cluster, asked, places) if cluster and not wait else None
+        rules = RequestRules.of(partition) if partition else None
+        account = self._account_of(job)
+        sharing = account if self._shares(job, account) else ""
+        key = (_ALL_BUT_ARGV(job), *job.argv, rules, account, sharing, private, prompt)
         cached = self._cache  # another thread may exchange the tables, and begin with none
         if (requested := cached.get(key)) is None:
-            requested = self._follow(job, partition, now_s, private=private, acting=prompt)
+            requested = self._follow(
+                job, rules, account, sharing, now_s, private=private, acting=prompt
+            )
             if requested[2].deadline_s is None:  # which may depend on the moment
                 cached.put(key, requested, _size(key))
         identity, site, request, table = requested
         place = partition if request.unit is Unit.NODES else None
         if request.unit is not Unit.NODES and partition and cluster and table:
-            own = sizes.sizes_of(job, partition)[table.unit]
+            own = sizes.sizes_of(asked, partition)[table.unit]
+            step = sizes.multiple_of(job, sizes.size_option_of(asked, table))
+            between = sizes_between(request.low, request.high, table) if prompt else table.nodes
             place = in_sizes(
-                job,
+                asked,
                 table,
-                sizes_between(request.low, request.high, table) if prompt else table.nodes,
+                [size for size in between if size % step == 0],
                 partial(self._partition, cluster),
                 own=own,
                 margin=self._config.policy.memory_margin,
@@ -227,20 +235,29 @@ class ContextBuilder:
         if cluster is None or case.partition is None:
             return []
         own = case.partition.name.split(",")
-        others = [
-            j for j in partition_view.in_each_partition(cluster, case.job) if j.partition not in own
-        ]
-        views = (self._partition(cluster, job) for job in others if not self._unready(cluster, job))
-        return [part for part in views if part is not None]
+        others: list[Partition | None] = []
+        for job in in_each_partition(cluster, AllocationRequest.of(case.job)):
+            places = self._places(cluster, job) if job.partition not in own else []
+            if all(place.counted for place in places):
+                others.append(partition_in(cluster, job, places))
+        return [part for part in others if part is not None]
 
-    def _unready(self, cluster: Cluster, job: Job) -> list[tuple[Partition, NodeShare]]:
-        return partition_view.unready(cluster, job, self._terms, self._budget.each)
+    def _places(self, cluster: Cluster, job: AllocationRequest) -> list[Place]:
+        return places_for(cluster, job, self._terms, self._budget.each)
 
-    def _partition(self, cluster: Cluster, job: Job) -> Partition | None:
-        return partition_view.partition_for(cluster, job, self._terms, self._budget.each)
+    def _partition(self, cluster: Cluster, job: AllocationRequest) -> Partition | None:
+        return partition_in(cluster, job, self._places(cluster, job))
 
     def _follow(
-        self, job: Job, partition: Partition | None, now_s: float, *, private: bool, acting: bool
+        self,
+        job: Job,
+        rules: RequestRules | None,
+        account: str,
+        sharing: str,
+        now_s: float,
+        *,
+        private: bool,
+        acting: bool,
     ) -> _Requested:
         tag = parse_tag(job.comment)
         identity = identity_of(job)
@@ -248,23 +265,21 @@ class ContextBuilder:
         names = names_of(job, identity.application or job.name)
         site = self._config.for_job(names)
         tags = () if private else self._config.sharing.tags
-        shared = shared_by(tags, identity, self._sharing_account(job))
+        shared = shared_by(tags, identity, sharing)
         table = self._tables.find(
             identity,
-            (*sizes.layouts_of(job, partition), *sizes.size_layouts_of(job, partition)),
+            (*sizes.layouts_of(job, rules), *sizes.size_layouts_of(job, rules)),
             shared=tuple(shared),
-            attributes=partial(
-                attributes_of, job, partition, identity.script, self.account_of(job)
-            ),
+            attributes=partial(attributes_of, job, rules, identity.script, account),
             acting=acting,
         )
         self._budget.check()
-        table = table and sizes.in_unit(table, job, partition)
+        table = table and sizes.in_unit(table, job, rules)
         off = table is not None and self._tables.is_off(table)
         if table is not None:
             table = for_inputs(table, job.work_dir, job.inputs_changed_s)
             table = as_kind(table, job)
-        asked = Asked(job, tag, partition, names, site, self._config.opt_in)
+        asked = Asked(job, tag, rules, names, site, self._config.opt_in)
         request = asked.request(
             table,
             now_s=now_s,
@@ -283,26 +298,24 @@ class ContextBuilder:
         )
         return identity, site, request, table
 
-    def account_of(self, job: Job) -> str:
+    def _account_of(self, job: Job) -> str:
         """Account of a job: its own, or its user's default one."""
         cluster = self._cluster
         return cluster.limits.account_of(job.user_name, job.account) if cluster else job.account
 
-    def _sharing_account(self, job: Job) -> str:
-        """Account by which a job takes part in what is shared; empty where its user has no such."""
+    def _shares(self, job: Job, account: str) -> bool:
+        """Whether a job takes part in what its account shares: its user has to belong to it."""
         if not self._config.sharing.tags:
-            return ""
-        cluster, account = self._cluster, self.account_of(job)
-        if cluster is None or cluster.limits.belongs(job.user_name, account, job.partition):
-            return account
-        return ""
+            return False
+        cluster = self._cluster
+        return cluster is None or cluster.limits.belongs(job.user_name, account, job.partition)
 
     def _type(self, job: Job, partition: Partition | None) -> str:
         """Type of all nodes that a job may get; empty where it is unknown, or they differ."""
         cluster, node_types = self._cluster, self._tables.node_types
         if cluster is None or partition is None:
             return ""
-        share = partition_view.share_of(job, partition)
+        share = footprint(job, partition).share(job)
         if (node_type := self._types.get((partition.name, share))) is None:
             name = self._config.cluster or cluster.name
             pools = [cluster.partitions[one].pool for one in partition.name.split(",")]
@@ -325,11 +338,17 @@ def on_nodes(case: DecisionContext, node_type: str) -> DecisionContext:
 #: Sizes between the ends of a range whose nodes are counted at a submission.
 _SIZES = 12
 #: Gives the partition as a job sees it; None: it is unknown.
-See = Callable[[Job], Partition | None]
+See = Callable[[AllocationRequest], Partition | None]
 
 
 def in_sizes(
-    job: Job, table: PredictionTable, choices: Iterable[int], see: See, *, own: int, margin: float
+    job: AllocationRequest,
+    table: PredictionTable,
+    choices: Iterable[int],
+    see: See,
+    *,
+    own: int,
+    margin: float,
 ) -> Partition | None:
     """Partition of a job, counted in the unit of its table; None: it is unknown.
 
@@ -337,13 +356,13 @@ def in_sizes(
     own: what the job asks for.
     margin: of memory: the least share more than runs needed.
     """
-    step, base = sizes.multiple_of(job, sizes.size_option_of(job, table)), see(job)
+    base = see(job)
     if base is None:
         return None
     free: list[tuple[int, NodeAvailability]] = []
     held: list[NodeAvailability] = []  # by limits alone
     outlooks: list[tuple[PartitionOutlook, int]] = []
-    for size in sorted({*(one for one in choices if one % step == 0), own}):
+    for size in sorted({*choices, own}):
         other = job if size == own else sizes.resized(job, table, size)
         nodes = sizes.nodes_for(other, table, size, base)
         if table.unit is Unit.GPUS and "gpu" not in other.tres_per_node:
@@ -389,10 +408,10 @@ def sizes_between(low: int, high: int, table: PredictionTable) -> list[int]:
 
 
 def has_memory(
-    job: Job, part: Partition, table: PredictionTable, size: int, *, margin: float
+    job: ResourceRequest, part: Partition, table: PredictionTable, size: int, *, margin: float
 ) -> bool:
     """Whether a job's memory holds what runs of this size, or the nearest, needed."""
-    given = partition_view.memory_bytes(job, part) or part.node_mem_bytes
+    given = memory_bytes(job, part) or part.node_mem_bytes
     if not table.memory or given is None:
         return True
     counts = [one.nodes for one in table.memory]

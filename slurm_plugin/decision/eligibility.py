@@ -21,9 +21,9 @@ from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.memory_and_limits import MINUTE_S
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import HookLevel, Job
-from slurm_plugin.slurm.cluster_state import Partition
+from slurm_plugin.slurm.cluster_state import RequestRules
+from slurm_plugin.slurm.footprint import memory_bytes
 from slurm_plugin.slurm.job_request import LEFT_ALONE
-from slurm_plugin.slurm.partition_view import memory_bytes
 
 _EXPAND = re.compile(r"(?:^|[,?])expand:", re.IGNORECASE)
 _MOST_DIGITS = 9  #: of a node count
@@ -163,14 +163,14 @@ class Asked:
     """A job with what says how to read its request.
 
     tag: that of its comment.
-    partition: whose default limit holds where the job gives none.
+    rules: of its partition, whose default limit holds where the job gives none.
     names: what the site's rules choose it by.
     settings: what the site wants for such jobs; ``opt_in``: which it offers other sizes.
     """
 
     job: Job
     tag: Tag | None
-    partition: Partition | None
+    rules: RequestRules | None
     names: JobNames
     settings: JobSettings
     opt_in: OptIn
@@ -210,12 +210,12 @@ class Asked:
             deadline_s = parse_time(text, now_s=now_s) if text else None
         except ValueError:
             fixed = fixed or Reason.DEADLINE_UNREADABLE
-        limit_s = limit_of(job, self.partition)
+        limit_s = limit_of(job, self.rules)
         least_s = 60.0 * job.time_min if job.time_min else None
         low, high, step, nearest = span.low, span.high, sizes.segment_of(job), None
         given = job.min_nodes or 0, job.max_nodes or 0
         if table is not None and sized:
-            own = sizes.sizes_of(job, self.partition)[table.unit]
+            own = sizes.sizes_of(job, self.rules)[table.unit]
             given = own, own
             low, high = (low, high) if high else (own, own)
             step = sizes.multiple_of(job, sizes.size_option_of(job, table))
@@ -241,9 +241,9 @@ class Asked:
             limit_raisable=job.time_min is None and job.time_limit is not None and lengthen,
             with_least=with_least,
             deadline_s=deadline_s,
-            deadline_limit_s=_deadline_limit_of(job, self.partition),
+            deadline_limit_s=_deadline_limit_of(job, self.rules),
             begin_s=job.begin_time if job.begin_time else -inf,
-            mem_node_bytes=None if sized else memory_bytes(job, self.partition),
+            mem_node_bytes=None if sized else memory_bytes(job, self.rules),
             lower_memory=fixed not in _UNTIMED and lowers,
             fixed=fixed,
             distrusted=distrusted,
@@ -291,9 +291,9 @@ def _explores(span: CountRange, tag: Tag | None, site: JobSettings) -> bool:
     )
 
 
-def limit_of(job: Job, partition: Partition | None) -> float | None:
+def limit_of(job: Job, rules: RequestRules | None) -> float | None:
     """Time limit of a job in seconds; that of its partition where it names none."""
-    default = (partition.default_time_s or partition.max_time_s) if partition else None
+    default = (rules.default_time_s or rules.max_time_s) if rules else None
     return 60.0 * job.time_limit if job.time_limit else default
 
 
@@ -308,14 +308,14 @@ def as_kind(table: PredictionTable, job: Job) -> PredictionTable:
     return table
 
 
-def _deadline_limit_of(job: Job, partition: Partition | None) -> float:
+def _deadline_limit_of(job: Job, rules: RequestRules | None) -> float:
     """Seconds that Slurm wants between a job's start and its deadline.
 
     Of several limits it takes the first: ``--time-min``, ``--time``, ``DefaultTime`` of the
     partition.  A job without any has what is left until the deadline, one minute at least.
     """
     own_s = 60.0 * (job.time_min or job.time_limit or 0)
-    default_s = partition.default_time_s if partition else None
+    default_s = rules.default_time_s if rules else None
     return own_s or default_s or MINUTE_S
 
 

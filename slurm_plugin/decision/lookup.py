@@ -36,8 +36,8 @@ from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.scripts.signature import identity_of_request, words_of_request
 from slurm_plugin.decision.eligibility import limit_of
 from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.cluster_state import Partition
-from slurm_plugin.slurm.partition_view import memory_bytes
+from slurm_plugin.slurm.cluster_state import RequestRules
+from slurm_plugin.slurm.footprint import memory_bytes
 
 _log = logging.getLogger(__name__)
 _DECODED = 2048  #: most decoded tables in the cache
@@ -374,18 +374,18 @@ def shared_by(tags: Sequence[SharedTag], identity: Identity, account: str) -> di
 
 
 def attributes_of(
-    job: Job, partition: Partition | None, script: str, account: str
+    job: Job, rules: RequestRules | None, script: str, account: str
 ) -> dict[str, str]:
     """Give the attributes of a request by name, as its run will have them in the accounting.
 
-    partition: whose default limit and memory hold where the job gives none.
+    rules: of its partition, whose default limit and memory hold where the job gives none.
     script: key of its script.
     """
     return named_attributes(
         words_of_request(job.script, job.argv, job.work_dir),
         account=account,
-        limit_s=limit_of(job, partition),
-        mem_node_bytes=memory_bytes(job, partition),
+        limit_s=limit_of(job, rules),
+        mem_node_bytes=memory_bytes(job, rules),
         work_dir=job.work_dir,
         script=script,
         name=job.name,

@@ -30,7 +30,7 @@ from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import lower_of
-from slurm_plugin.slurm.partition_view import memory_bytes
+from slurm_plugin.slurm.footprint import memory_bytes
 from slurm_plugin.text.formatting import clock, count, duration, limit_text, percent, printable
 
 #: Why nothing is made of a prediction that a user could paste.

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from math import ceil, gcd, lcm
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -24,9 +25,11 @@ from sacct_ingest.scripts.job_script import script_options
 from sacct_ingest.scripts.script_sizes import fixed_number, fixed_sizes, task_multiple
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.cluster_state import Partition
-from slurm_plugin.slurm.partition_view import UNKNOWN, footprint, gpu_count, gpu_type
+from slurm_plugin.protocol.request_messages import Job, ResourceRequest
+from slurm_plugin.slurm.cluster_state import NodeRules, Partition
+from slurm_plugin.slurm.footprint import footprint, gpu_count, gpu_type
+
+_Resources = TypeVar("_Resources", bound=ResourceRequest)
 
 
 class SizeOption(StrEnum):
@@ -37,18 +40,18 @@ class SizeOption(StrEnum):
     GPUS = "gpus"
 
 
-def sizes_of(job: Job, partition: Partition | None) -> Mapping[Unit, int]:
+def sizes_of(job: ResourceRequest, rules: NodeRules | None) -> Mapping[Unit, int]:
     """CPUs and GPUs that a job asks for in all; 0: none, or unknown."""
     nodes = nodes_of(job)
     whole = replace(job, min_nodes=nodes or 1, max_nodes=nodes or 1)
-    taken = footprint(whole, partition or UNKNOWN)
+    taken = footprint(whole, rules)
     alone = taken.alone and not (job.cpus_per_task or job.num_tasks)
     each = taken.cpus if alone else taken.asked
-    cpus = 0 if alone and partition is None else each * (nodes or 1)
+    cpus = 0 if alone and rules is None else each * (nodes or 1)
     return {Unit.CPUS: cpus, Unit.GPUS: max(gpus_of(whole, nodes or 1)[1], 0)}
 
 
-def nodes_for(job: Job, table: PredictionTable, size: int, partition: Partition) -> int:
+def nodes_for(job: ResourceRequest, table: PredictionTable, size: int, partition: Partition) -> int:
     """Nodes of a job of a size in the unit of the table: its own, its runs', or the fewest."""
     return nodes_of(job) or table.layout.nodes or -(-size // _of_node(partition, table.unit))
 
@@ -61,21 +64,21 @@ def _of_node(partition: Partition, unit: Unit) -> int:
     return max((dict(group.gres).get("gpu", 0) for group in groups), default=0) or 1
 
 
-def nodes_of(job: Job) -> int:
+def nodes_of(job: ResourceRequest) -> int:
     """Nodes of a job whose size is counted otherwise; 0: as many as its tasks happen to get."""
     if job.min_nodes is not None and job.min_nodes == job.max_nodes:
         return job.min_nodes
     return 1 if job.min_nodes is None and tasks_of(job) == 1 else 0
 
 
-def tasks_of(job: Job) -> int:
+def tasks_of(job: ResourceRequest) -> int:
     """Tasks of a job; one where it names none."""
     return job.num_tasks or (job.ntasks_per_node or 1) * (job.min_nodes or 1)
 
 
-def size_layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]:
+def size_layouts_of(job: ResourceRequest, rules: NodeRules | None) -> tuple[Layout, ...]:
     """Layouts that runs must have had where their size is a number of CPUs or GPUs."""
-    nodes, sizes = nodes_of(job), sizes_of(job, partition)
+    nodes, sizes = nodes_of(job), sizes_of(job, rules)
     cpus, gpus = sizes[Unit.CPUS], sizes[Unit.GPUS]
     named = gpu_type_of(job)
     made = [
@@ -91,18 +94,20 @@ def size_layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]
     return tuple(made)
 
 
-def in_unit(table: PredictionTable, job: Job, partition: Partition | None) -> PredictionTable:
+def in_unit(
+    table: PredictionTable, job: ResourceRequest, rules: NodeRules | None
+) -> PredictionTable:
     """Table over nodes for a job that leaves only its nodes open; else as it is."""
     over_cpus = table.unit is Unit.CPUS and table.layout.each is Each.ANY
     # Tasks and CPUs are those of each node.
     several = job.min_nodes is not None and (job.max_nodes is None or job.max_nodes > 1)
     fixed = bool(job.num_tasks) and not job.ntasks_per_node
-    if not over_cpus or partition is None or not several or fixed:
+    if not over_cpus or rules is None or not several or fixed:
         return table
-    return over_nodes(table, footprint(job, partition).cpus) or table
+    return over_nodes(table, footprint(job, rules).cpus) or table
 
 
-def size_option_of(job: Job, table: PredictionTable) -> SizeOption:
+def size_option_of(job: ResourceRequest, table: PredictionTable) -> SizeOption:
     """Say what to change so that a job has another size, as the runs of the table had it."""
     if table.unit is Unit.GPUS:
         return SizeOption.GPUS
@@ -141,7 +146,9 @@ def unchanged_by_advice(job: Job, table: PredictionTable, size: int, *, nodes: b
     return next(untrue, "")
 
 
-def _counts(job: Job, table: PredictionTable, size: int, *, nodes: bool) -> Mapping[str, int]:
+def _counts(
+    job: ResourceRequest, table: PredictionTable, size: int, *, nodes: bool
+) -> Mapping[str, int]:
     """Numbers that a script would have to say for a job of this size; those that are known."""
     if nodes:
         tasks = job.num_tasks or size * (job.ntasks_per_node or 1)
@@ -152,7 +159,7 @@ def _counts(job: Job, table: PredictionTable, size: int, *, nodes: bool) -> Mapp
     return counts | ({"gpus": size} if on_one else {})
 
 
-def step_of(job: Job, option: SizeOption) -> int:
+def step_of(job: ResourceRequest, option: SizeOption) -> int:
     """Size of one more CPU for each task, one more task or one more GPU."""
     if option is SizeOption.GPUS:
         return 1
@@ -187,7 +194,7 @@ def _text(job: Job) -> str:
     return f"{job.script}\n{job.input_text}" if job.input_text else job.script
 
 
-def resized(job: Job, table: PredictionTable, size: int) -> Job:
+def resized(job: _Resources, table: PredictionTable, size: int) -> _Resources:
     """Give the same job with a size in the unit of the table, a multiple of `step_of`."""
     option = size_option_of(job, table)
     if option is SizeOption.GPUS:
@@ -203,7 +210,7 @@ def resized(job: Job, table: PredictionTable, size: int) -> Job:
     )
 
 
-def change_of(job: Job, table: PredictionTable, size: int) -> Change:
+def change_of(job: ResourceRequest, table: PredictionTable, size: int) -> Change:
     """Fields to write so that a batch job starts with a size in the unit of the table.
 
     Only what differs; a number of tasks or CPUs for each task that the job does not name stays out
@@ -217,7 +224,7 @@ def change_of(job: Job, table: PredictionTable, size: int) -> Change:
     return Change(**changed)
 
 
-def options_for(job: Job, table: PredictionTable, size: int) -> list[str]:
+def options_for(job: ResourceRequest, table: PredictionTable, size: int) -> list[str]:
     """Options of sbatch that give a job a size in the unit of the table."""
     option = size_option_of(job, table)
     other = resized(job, table, size)
@@ -238,7 +245,7 @@ def options_for(job: Job, table: PredictionTable, size: int) -> list[str]:
     return [f"{named.get(field, '--gpus-per-node')}={gpus}", *each]
 
 
-def ranks_of_gpus(job: Job, table: PredictionTable) -> int:
+def ranks_of_gpus(job: ResourceRequest, table: PredictionTable) -> int:
     """Tasks for each GPU, where the number of tasks follows that of GPUs; 0: it does not.
 
     So it does where the job has as many tasks on each GPU, and the runs had other CPUs in all.
@@ -252,11 +259,11 @@ def ranks_of_gpus(job: Job, table: PredictionTable) -> int:
 _TRES = ("tres_per_job", "tres_per_node", "tres_per_task", "tres_per_socket")
 
 
-def _gpu_field(job: Job) -> str:
+def _gpu_field(job: ResourceRequest) -> str:
     return next((name for name in _TRES if "gpu" in getattr(job, name)), "tres_per_node")
 
 
-def _with_ranks(job: Job, table: PredictionTable, size: int) -> Job:
+def _with_ranks(job: _Resources, table: PredictionTable, size: int) -> _Resources:
     """Give a job its tasks for so many GPUs; those on each node only where it names them."""
     tasks = ranks_of_gpus(job, table) * size
     if not tasks:
@@ -265,7 +272,7 @@ def _with_ranks(job: Job, table: PredictionTable, size: int) -> Job:
     return replace(job, num_tasks=tasks, ntasks_per_node=on_node)
 
 
-def _with_gpus(job: Job, table: PredictionTable, size: int) -> Job:
+def _with_gpus(job: _Resources, table: PredictionTable, size: int) -> _Resources:
     name = _gpu_field(job)
     share = {"tres_per_job": 1, "tres_per_task": tasks_of(job)}.get(name, nodes_of(job) or 1)
     each = max(size // share, 1)
@@ -296,7 +303,7 @@ def fixed_layout(job: Job) -> Reason | None:
     return None if free else Reason.FIXED_TASKS
 
 
-def layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]:
+def layouts_of(job: Job, rules: NodeRules | None) -> tuple[Layout, ...]:
     """Layouts of runs that can predict a job: on each node, or in all.
 
     CPUs are left open where the job has all of its nodes, whose number may differ, or where the
@@ -310,7 +317,7 @@ def layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]:
         job = replace(job, min_nodes=1, max_nodes=1)  # as the decision has it
     nodes = job.min_nodes if job.min_nodes == job.max_nodes else None
     tasks, each = job.num_tasks or 0, job.ntasks_per_node or 0
-    taken = footprint(job, partition) if partition else None
+    taken = footprint(job, rules) if rules else None
     alone = taken.alone if taken else job.shared == 0
     gpus, all_gpus = (None, None) if alone else gpus_of(job, nodes)
     named = gpu_type_of(job)
@@ -329,13 +336,13 @@ def layouts_of(job: Job, partition: Partition | None) -> tuple[Layout, ...]:
     return (*of_node, Layout(in_all=True, gpus=all_gpus, gpu_type=named))
 
 
-def gpu_type_of(job: Job) -> str:
+def gpu_type_of(job: ResourceRequest) -> str:
     """Types of the GPUs that a job names; empty where it names none."""
     requests = (job.tres_per_node, job.tres_per_job, job.tres_per_task, job.tres_per_socket)
     return next((gpu_type(one) for one in requests if "gpu" in one), "")
 
 
-def gpus_of(job: Job, nodes: int | None) -> tuple[int, int]:
+def gpus_of(job: ResourceRequest, nodes: int | None) -> tuple[int, int]:
     """GPUs of a job on each node, and in all; `UNKNOWN_GPUS` where a number cannot be computed."""
     requests = (job.tres_per_node, job.tres_per_job, job.tres_per_task, job.tres_per_socket)
     counts = [gpu_count(one) for one in requests]
@@ -366,7 +373,7 @@ def change_for(job: Job, nodes: int) -> Change:
     )
 
 
-def only_nodes(job: Job) -> bool:
+def only_nodes(job: ResourceRequest) -> bool:
     """Whether a node count, and CPUs in proportion, is all that has to be written for one.
 
     Such a job can get its range back: the number of tasks of others follows from their count.

@@ -20,8 +20,8 @@ from slurm_plugin.decision.policy import Decision
 from slurm_plugin.protocol.decision_messages import Answer, Change, ReadyDecision
 from slurm_plugin.protocol.request_messages import Command, HookLevel, Job
 from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.footprint import gpu_count
 from slurm_plugin.slurm.job_request import Submitter, job_fields, make_job
-from slurm_plugin.slurm.partition_view import gpu_count
 
 #: A command that was stopped at a prompt of another filter takes that long.
 _VALID_S = 60.0

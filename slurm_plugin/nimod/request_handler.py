@@ -156,7 +156,7 @@ class RequestHandler:
             job = ask.job
             if not own or job.user_name not in ("", own) or job.user_id not in (None, uid):
                 return f"jobs of user {job.user_name or job.user_id!r} are not for user {uid}"
-            job.user_name, job.user_id = own, uid
+            job = msgspec.structs.replace(job, user_name=own, user_id=uid)
             booked = self.service.bookings.of(own)
             return AdviceQuestion(job, private=private, confidence=ask.confidence, booked=booked)
         # None asks about all users' jobs: an unknown name must not become that.

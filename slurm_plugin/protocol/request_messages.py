@@ -5,6 +5,7 @@ travel).
 """
 
 from enum import IntEnum
+from operator import attrgetter
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -33,15 +34,9 @@ JobIds = Annotated[
 ]
 
 
-class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A job request as the hook sees it; ``time_limit`` and ``time_min`` are in minutes."""
+class ResourceRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a job asks for of its nodes: all that its size and its share of a node depend on."""
 
-    user_id: Count | None = None
-    user_name: Name = ""
-    name: Name = ""
-    account: Name = ""
-    partition: Terms = ""
-    qos: Name = ""
     min_nodes: Count | None = None
     max_nodes: Count | None = None
     num_tasks: Count | None = None
@@ -50,7 +45,43 @@ class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
     cpus_per_task: Count | None = None
     min_cpus: Count | None = None
     max_cpus: Count | None = None
-    time_limit: Count | None = None
+    min_mem_per_node: Mebibytes | None = None  #: MiB
+    min_mem_per_cpu: Mebibytes | None = None  #: MiB
+    mem_per_tres: Terms = ""  #: of ``--mem-per-gpu``
+    cpus_per_tres: Terms = ""  #: of ``--cpus-per-gpu``; of nimo-advise only
+    tres_per_job: Terms = ""
+    tres_per_node: Terms = ""
+    tres_per_socket: Terms = ""
+    tres_per_task: Terms = ""
+    shared: Count | None = None
+    features: Terms = ""
+    exc_nodes: Nodes = ""
+
+
+class AllocationRequest(ResourceRequest, frozen=True, omit_defaults=True):
+    """What Slurm allocates nodes by: the resources, whose job it is, and where it may run."""
+
+    user_id: Count | None = None
+    user_name: Name = ""
+    account: Name = ""
+    qos: Name = ""
+    partition: Terms = ""
+    licenses: Terms = ""
+    time_limit: Count | None = None  #: minutes
+
+    @classmethod
+    def of(cls, job: "AllocationRequest") -> "AllocationRequest":
+        """Take it out of a whole job: a key of what follows from it, and from nothing else."""
+        return job if type(job) is cls else cls(*_ALLOCATION(job))
+
+
+_ALLOCATION = attrgetter(*AllocationRequest.__struct_fields__)
+
+
+class Job(AllocationRequest, frozen=True, omit_defaults=True, kw_only=True):
+    """A job request as the hook sees it; ``time_limit`` and ``time_min`` are in minutes."""
+
+    name: Name = ""
     time_min: Count | None = None
     begin_time: Moment | None = None  #: seconds since the epoch
     deadline: Name = ""  #: as the user wrote it (cli_filter) or the client made of it
@@ -60,21 +91,9 @@ class Job(msgspec.Struct, omit_defaults=True, kw_only=True):
     dependency: Text = ""
     reservation: Name = ""
     req_nodes: Nodes = ""
-    exc_nodes: Nodes = ""
-    features: Terms = ""
-    licenses: Terms = ""
     contiguous: Count | None = None
     segment_size: Count | None = None  #: node counts are multiples of it (``--segment``, 25.11)
-    shared: Count | None = None
     req_switch: Count | None = None
-    min_mem_per_node: Mebibytes | None = None  #: MiB
-    min_mem_per_cpu: Mebibytes | None = None  #: MiB
-    mem_per_tres: Terms = ""  #: of ``--mem-per-gpu``
-    cpus_per_tres: Terms = ""  #: of ``--cpus-per-gpu``; of nimo-advise only
-    tres_per_job: Terms = ""
-    tres_per_node: Terms = ""
-    tres_per_socket: Terms = ""
-    tres_per_task: Terms = ""
     work_dir: Path = ""
     #: when its input files were changed last, seconds since the epoch; set by nimo-advise only
     inputs_changed_s: Number | None = None

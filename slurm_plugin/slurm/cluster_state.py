@@ -6,7 +6,7 @@ Structures of msgspec where each submission makes some anew: a tenth of a datacl
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -76,22 +76,41 @@ class RawJob:
         return {name: n for (_, gres, name), n in parts if gres}
 
 
-class RawPartition(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition's limits; None: none."""
+class NodeRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What jobs are given of a node of one partition: all that a job's share depends on."""
+
+    node_cpus: int = 1  #: of the smallest node
+    node_mem_bytes: int | None = None  #: of the smallest node
+    threads_core: int = 1  #: CPUs of a core, where jobs get whole cores
+    whole_tasks: bool = False  #: more CPUs for memory are those of whole tasks, before Slurm 24.11
+    exclusive: bool = False  #: every job has its nodes to itself
+    mem_cpu_mib: int | None = None  #: memory of a job that asks for none, for each CPU ...
+    mem_node_mib: int | None = None  #: ... or for each node; with neither all the node has
+    max_mem_cpu_mib: int | None = None  #: a job that asks for more gets more CPUs
+    max_mem_node_mib: int | None = None  #: a job that asks for more does not start
+
+    @classmethod
+    def of(cls, partition: "NodeRules") -> Self:
+        """Take them out of a whole partition: a key of what follows from them alone."""
+        return cls(**{name: getattr(partition, name) for name in cls.__struct_fields__})
+
+
+class RequestRules(NodeRules, frozen=True, kw_only=True):
+    """What a partition adds to a request: all that its reading depends on."""
+
+    max_time_s: float | None = None
+    default_time_s: float | None = None
+
+
+class RawPartition(RequestRules, frozen=True, kw_only=True):
+    """A partition's limits; None: none.  What its nodes say is filled in from them."""
 
     name: str
     default: bool = False
     up: bool = True
     max_nodes: int | None = None  #: most nodes for one job
     min_nodes: int = 1
-    max_time_s: float | None = None
-    default_time_s: float | None = None
     max_cpus_node: int | None = None
-    mem_cpu_mib: int | None = None  #: memory of a job that asks for none, for each CPU ...
-    mem_node_mib: int | None = None  #: ... or for each node; with neither all the node has
-    max_mem_cpu_mib: int | None = None  #: a job that asks for more gets more CPUs
-    max_mem_node_mib: int | None = None  #: a job that asks for more does not start
-    exclusive: bool = False  #: every job has its nodes to itself
     qos: str = ""  #: whose limits hold for all its jobs
     tier: int = 1  #: jobs of a higher one go first
     accounts: frozenset[str] | None = None  #: that may use it; None: all
@@ -145,10 +164,6 @@ class Partition(RawPartition, frozen=True, kw_only=True):
     limit_profile: NodeAvailability | None = None
     queue: int = 0  #: jobs that wait for nodes of this partition
     queue_mean: float = 0.0  #: the same, averaged over about a day
-    node_mem_bytes: int | None = None  #: of the smallest node
-    node_cpus: int = 1  #: of the smallest node
-    whole_tasks: bool = False  #: more CPUs for memory are those of whole tasks, before Slurm 24.11
-    threads_core: int = 1  #: CPUs of a core, where jobs get whole cores
     pool: NodePool | None = None  #: its nodes one by one; None: only ``profile`` is available
     promised: tuple[Promise, ...] = ()  #: taken off the profile already
     #: what is free in all, where the profile is that of one node's CPUs or GPUs

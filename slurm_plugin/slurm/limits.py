@@ -18,7 +18,7 @@ from math import ceil, floor, inf
 
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.text.slurm_text import parse_size
-from slurm_plugin.protocol.request_messages import Job
+from slurm_plugin.protocol.request_messages import AllocationRequest
 
 
 class LimitKind(StrEnum):
@@ -220,7 +220,7 @@ _SHARED = frozenset({LimitKind.GROUP, LimitKind.GROUP_MINUTES})
 
 
 def limits_of(
-    tables: LimitTables, job: Job, partition: str, partition_qos: str = ""
+    tables: LimitTables, job: AllocationRequest, partition: str, partition_qos: str = ""
 ) -> ResourceLimits:
     """Limits that one job meets in a partition; ``partition_qos`` is the partition's own.
 

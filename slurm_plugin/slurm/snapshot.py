@@ -175,6 +175,12 @@ class _SnapshotBuilder:
         if not self.settings.counts_memory:
             limits |= {"mem_cpu_mib": 0, "mem_node_mib": None}
         limits["exclusive"] |= self.settings.whole_nodes
+        limits |= {
+            "node_mem_bytes": memory * 2**20 or None,
+            "node_cpus": cpus,
+            "whole_tasks": self.settings.whole_tasks,
+            "threads_core": max((g.threads_core for g in groups), default=1),
+        }
         return cluster_state.Partition(
             **limits,
             nodes=count,
@@ -184,10 +190,6 @@ class _SnapshotBuilder:
             queue=depth,
             queue_mean=_mean(one.name, depth, self.taken_s, self.previous),
             reserved_s=self.reserved.get(one.name, inf),
-            node_mem_bytes=memory * 2**20 or None,
-            node_cpus=cpus,
-            whole_tasks=self.settings.whole_tasks,
-            threads_core=max((g.threads_core for g in groups), default=1),
         )
 
     def _planned(

@@ -8,8 +8,9 @@ from sacct_ingest.scripts.job_script import parse_command_line
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Snapshot
 from slurm_plugin.slurm.converters import tres
+from slurm_plugin.slurm.footprint import footprint
 from slurm_plugin.slurm.job_request import Submitter, job_fields, make_job
-from slurm_plugin.slurm.partition_view import footprint, partition_for
+from slurm_plugin.slurm.partition_view import partition_for
 from slurm_plugin.slurm.poller import ClusterPoller
 from tests.processes import ProcessError, wait_until
 

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from slurm_plugin.config.settings import JobNames, OptIn
-from slurm_plugin.slurm.partition_view import devices, gpu_count
+from slurm_plugin.slurm.footprint import devices, gpu_count
 from tests.sacct_ingest.test_hostile_texts import full, takes_little
 from tests.slurm_plugin.made import job
 
@@ -31,7 +31,7 @@ PARSERS = [
         [full(",expand"), full("?")],
     ),
     (
-        "slurm_plugin.slurm.partition_view",
+        "slurm_plugin.slurm.footprint",
         lambda m: m.devices,
         [full("gres/"), full("gres:", after="="), full("gres/a,"), full("9", before="gres/gpu:")],
     ),

@@ -1,6 +1,7 @@
 """Advice on requests of all shapes: rows, lines to paste and memory fit the nodes that they get."""
 
 import pytest
+from msgspec.structs import replace
 
 from predictor.types import Memory
 from sacct_ingest.runs.layout import Each, Layout, Unit
@@ -136,8 +137,7 @@ def test_advice_on_nodes_says_what_the_script_fixes(line, words):
 
 
 def test_advice_on_gpus_says_that_the_tasks_are_fixed():
-    request = requested("-n 2 --gpus=2")
-    request.script = "#!/bin/sh\nmpirun -np 2 ./x\n"
+    request = replace(requested("-n 2 --gpus=2"), script="#!/bin/sh\nmpirun -np 2 ./x\n")
     reported = advice(request, tables=[on_gpus(GPU_RANKS, 1, 2, 4)])
     assert reported.script_text.startswith("The script says -np 2:")
 

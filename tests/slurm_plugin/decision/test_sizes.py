@@ -415,8 +415,9 @@ def test_node_counts_are_those_that_the_script_can_use(fields, counts):
 
 
 def test_an_input_file_fixes_the_tasks_of_an_advice():
-    request = one_node(num_tasks=4, cpus_per_task=2, min_cpus=8, script="#!/bin/sh\nsrun solver\n")
-    request.input_text = "numberOfSubdomains 4"
+    script = "#!/bin/sh\nsrun solver\n"
+    sizes = {"num_tasks": 4, "cpus_per_task": 2, "min_cpus": 8}
+    request = one_node(**sizes, script=script, input_text="numberOfSubdomains 4")
     reported = advice(request, tables=[sized(TASKS)])
     assert reported.script_text.startswith("An input file says numberOfSubdomains 4: it does not")
 

@@ -16,7 +16,8 @@ from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import decide
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster
-from slurm_plugin.slurm.partition_view import footprint, memory_bytes, partition_for
+from slurm_plugin.slurm.footprint import footprint, memory_bytes
+from slurm_plugin.slurm.partition_view import partition_for
 from tests.slurm_plugin.made import NOW, job, partition, rules, table
 
 GIB = 2**30

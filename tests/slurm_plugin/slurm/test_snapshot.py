@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from sacct_ingest.text.hostlist import expand
 from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawPartition, RawReservation, RawState
 from slurm_plugin.slurm.converters import tres
+from slurm_plugin.slurm.footprint import footprint
 from slurm_plugin.slurm.limits import Association, Cap, LimitKind, LimitTables, Qos, ResourceLimits
 from slurm_plugin.slurm.node_pool import NodeShare, alternatives
-from slurm_plugin.slurm.partition_view import partition_for, share_of
+from slurm_plugin.slurm.partition_view import partition_for, places_for
 from slurm_plugin.slurm.slurm_conf import SlurmConf, read_settings
 from slurm_plugin.slurm.snapshot import DAY_S, build
 from tests.slurm_plugin.made import job
@@ -130,7 +131,7 @@ def test_a_job_without_memory_has_all_of_a_nodes_where_the_site_gives_no_default
         [running("n1", NOW + HOUR, "cpu=1")],
         settings=SlurmConf(counts_memory=True),
     )
-    assert share_of(job(), observed.partitions["batch"]).whole
+    assert footprint(job(), observed.partitions["batch"]).whole
     assert starts(partition_for(observed, job()), 1) == [HOUR]
 
 
@@ -246,7 +247,7 @@ def test_terms_that_are_cached_are_those_of_the_same_kind_of_job(base, other):
     observed = view(nodes, JOBS, settings=SlurmConf(counts_memory=True), limits=LIMITS)
     remaining = {}
     for one in jobs:
-        assert partition_for(observed, one, remaining) == partition_for(observed, one)
+        assert places_for(observed, one, remaining) == places_for(observed, one)
 
 
 def test_pending_jobs_take_the_nodes_that_backfill_planned_for_them():

@@ -1,0 +1,107 @@
+"""Every field of a job on the wire decides something, or is named here with what reads it."""
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from slurm_plugin.protocol.request_messages import Job
+from tests.slurm_plugin.decision.requests_of_all_shapes import SITES, requests, service
+from tests.slurm_plugin.made import NOW
+
+#: What no request of this site can show, with the test that does; or why nothing reads it.
+SHOWN_BY = {
+    "user_id": "slurm/test_limits.py: limits of a user without a name",
+    "account": "slurm/test_snapshot.py: partitions for some accounts",
+    "qos": "slurm/test_snapshot.py: limits of a QOS",
+    "licenses": "slurm/test_snapshot.py: licences that are taken",
+    "cpus_per_tres": "decision/test_eligibility_and_budget.py: CPUs of each GPU",
+    "mem_per_tres": "decision/test_memory_and_limits.py: memory of each GPU stays",
+    "argv": "decision/test_split_runs.py: arguments that tell runs apart",
+    "work_dir": "decision/test_split_runs.py: folders that tell runs apart",
+    "export": "tests/sacct_ingest/runs/test_layout_and_attributes.py: variables that do",
+    "inputs_changed_s": "tests/predictor/tables/test_split.py: runs from before a change",
+    "hook": "decision/test_sizes.py: old hooks",
+    "ticket": "decision/test_tickets.py",
+    "named": "decision/test_tickets.py",
+    "script_cut": "nothing: a script that was cut is read as far as it goes",
+}
+#: A value of each field that changes the decision about some request.
+EXAMPLES = {
+    "min_nodes": 4,
+    "max_nodes": 4,
+    "num_tasks": 6,
+    "ntasks_per_node": 3,
+    "ntasks_per_socket": 2,
+    "cpus_per_task": 3,
+    "min_cpus": 5,
+    "max_cpus": 8,
+    "min_mem_per_node": 100,
+    "min_mem_per_cpu": 100,
+    "tres_per_job": "gres/gpu:2",
+    "tres_per_node": "gres/gpu:2",
+    "tres_per_socket": "gres/gpu:1",
+    "tres_per_task": "gres/gpu:1",
+    "shared": 0,
+    "features": "nowhere",
+    "exc_nodes": "n[1-60]",
+    "user_name": "mallory",
+    "partition": "nowhere",
+    "time_limit": 3,
+    "name": "another",
+    "time_min": 2,
+    "begin_time": int(NOW) + 7200,
+    "deadline": "now+2minutes",
+    "array_inx": "0-9",
+    "het_job_offset": 1,
+    "dependency": "expand:7",
+    "reservation": "maintenance",
+    "req_nodes": "n1",
+    "contiguous": 1,
+    "segment_size": 4,
+    "req_switch": 1,
+    "input_text": "numberOfSubdomains 3",
+    "comment": "nimo:off",
+    "script": "#!/bin/sh\nmpirun -np 3 ./x\n",
+    "node_sizes": True,
+}
+
+
+def test_no_field_is_left_out():
+    assert {*EXAMPLES, *SHOWN_BY} == {*Job.__struct_fields__}
+    assert not {*EXAMPLES} & {*SHOWN_BY}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_field_decides_something(name):
+    assert any(
+        outcome(config, job, now_s)
+        != outcome(config, replace(job, **{name: EXAMPLES[name]}), now_s)
+        for seed, config in enumerate(SITES.values())
+        for now_s, job in enumerate(requests(seed), start=int(NOW))
+    )
+
+
+def outcome(config, job, now_s):
+    """What is decided and advised, without what is only copied into the record."""
+    made = service(config)
+    advice = made.advise(job, now_s=now_s)
+    answer, row = made.submit(job, via="job_submit", now_s=now_s)
+    copied = {"ticket", "message", "admin_comment", "decision_id"}
+    said = {key: value for key, value in msgspec.to_builtins(answer).items() if key not in copied}
+    decided = row and (
+        row.action,
+        row.reason,
+        row.nodes,
+        row.key,
+        row.given_mem_mib,
+        row.given_limit_s,
+    )
+    return (
+        said,
+        decided,
+        advice.verdict,
+        advice.nodes,
+        advice.directive,
+        advice.time_directive,
+        advice.script_text,
+    )
