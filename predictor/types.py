@@ -310,7 +310,8 @@ class Change:
     Each of the paths is as likely as the next: thousandths of log T(n)/T(m) at doublings from a
     reference.  That is the count asked for where ``references`` has 0, else that count.
 
-    ``runs`` is how many runs they follow from; 0: none, so that they are the prior's.
+    ``runs`` is how many runs they follow from; 0: they are the prior's, or those of a `Surface`,
+    which are as sure as they say.
 
     ``same`` is how likely it is that jobs which asked for different counts had one problem.
     ``visible``: arguments, input or measured memory show that they had, so that only run times

@@ -321,9 +321,11 @@ def end(rising: Sequence[float], share: float, runs: int, uneven: float = _UNEVE
     are known from few runs, so the distance from the median is that of Student's t.
 
     rising: log of the change on each path.
-    runs: that the paths follow from; 0: they are the prior's.
+    runs: that the paths follow from; 0: these are as sure as they say.
     uneven: standard deviation by which the count leaves the paths; 0: it was run.
     """
+    if not runs:
+        return _quantile(rising, share)
     middle = median(rising)
     heavier, normal = _heavier(share, runs), _NORMAL.inv_cdf(share)
     away = heavier * (_quantile(rising, share) - middle)
@@ -339,8 +341,6 @@ def _heavier(share: float, runs: int) -> float:
     >>> round(_heavier(0.95, 3), 3)  # 2.015 / 1.645
     1.225
     """
-    if not runs:
-        return 1.0
     z2 = _NORMAL.inv_cdf(share) ** 2
     free = _PRIOR_RUNS + runs
     first = (z2 + 1) / 4

@@ -281,6 +281,7 @@ def changed_by(there: Slice, table: PredictionTable, change: Change | None) -> C
         doublings=tuple(doublings),
         paths=tuple(paths),
         references=(round(middle, 3),) * DRAWS,
+        runs=0,
         visible=True,
     )
 
