@@ -433,12 +433,15 @@ class Surface:
     """Run time over the sizes of a problem and counts at once: see `predictor.application.surface`.
 
     ``centre``: a size each, in the order of the table's, and ``count``: where terms are given.
+    ``covariance``: of the level, the exponents of sizes and that of the count, of a log-linear
+    regression on the same runs; empty where there is none.
     """
 
     centre: tuple[float, ...]
     count: float
     forms: tuple[Form, ...]
     counts: tuple[float, ...] = ()  #: rising: those of ``steps``
+    covariance: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
         need_positive("centre of a surface", self.count, *self.centre, *self.counts)

@@ -61,6 +61,10 @@ _STEPS = 14
 _CONVERGED = 1e-5
 #: Mean error that nothing is better than.
 _LEAST_ERROR = 0.005
+#: Standard deviation of exponents that may be anything between 0 and 1.
+_EXPONENT = 0.3
+#: Standard deviation of normal errors over the median of their sizes.
+_NORMAL_SCALE = 1.4826
 #: Least weight of a member.
 _LIGHT = 0.05
 
@@ -200,6 +204,7 @@ def fit_family(
         count=math.exp(data.count),
         forms=tuple(form for weight, member in pairs for form in _forms(data, member, weight)),
         counts=tuple(np.exp(data.counts).round(6).tolist()),
+        covariance=_covariance(data, np.asarray(left_out)),
     )
     return Family(
         terms=_terms(data, pairs),
@@ -208,6 +213,19 @@ def fit_family(
         as_references=tuple((data.log_s + data.level - moved).tolist()),
         several=data.beside.shape[1] > 0,
     )
+
+
+def _covariance(data: _Data, left_out: Floats) -> tuple[tuple[float, ...], ...]:
+    """Covariance of level and exponents of a log-linear regression with errors of this scale.
+
+    The folds of a fit agree on what runs do not tell, as they have one prior.
+    """
+    noise = max(_NORMAL_SCALE * float(np.median(np.abs(left_out))), _NOISE)
+    deviations = np.full(data.at.shape[1], _EXPONENT)
+    deviations[0] = _LEVEL[1]
+    precision = data.at.T @ data.at / noise**2 + np.diag(deviations**-2)
+    rows = np.linalg.inv(precision).round(8).tolist()
+    return tuple(tuple(row) for row in rows)
 
 
 def _weights(errors: Sequence[Floats]) -> Floats:

@@ -5,9 +5,11 @@ A `Surface` holds forms of run time, each of them a sum of products of powers::
     T(n, x) = exp(step(n)) · sum over parts of exp(c) · n^h · product over sizes of x^e
 
 Forms of fold 0 were fitted to all runs, those of another fold without some of them.  Forms of one
-fold are averaged in log time, by their weights.  What is said is what fold 0 says; how far the
-other folds are from each other is how sure that is: a jackknife over groups of runs (Quenouille,
-*Biometrika* 43, 1956; Tukey, 1958).
+fold are averaged in log time, by their weights.  What is said is what fold 0 says.  How sure that
+is follows from how far the other folds are from each other, a jackknife over groups of runs
+(Quenouille, *Biometrika* 43, 1956; Tukey, 1958), and from how far sizes and count are from those
+of the runs, the leverage of a regression: where runs do not tell what a size does, all folds say
+what their prior says.
 
 Loaded on the submission path, so nothing but the standard library and msgspec.
 """
@@ -48,6 +50,7 @@ class Slice:
 
     def __init__(self, surface: Surface, sizes: Sequence[float]) -> None:
         logs = [log(size / centre) for size, centre in zip(sizes, surface.centre, strict=True)]
+        self._place, self._covariance = (1.0, *logs), surface.covariance
         self._count = log(surface.count)
         self._counts = [log(one) for one in surface.counts]
         folds = 1 + max(form.fold for form in surface.forms)
@@ -71,6 +74,26 @@ class Slice:
                 value += weight * (log(total) + step)
             made.append(value)
         return made
+
+    def deviation(self, count: float) -> float:
+        """Give the standard deviation of the log run time on ``count``."""
+        away = log(count) - self._count
+        return max(spread(self.logs(count)), self._leverage((*self._place, away)))
+
+    def ratio(self, count: float, over: "Slice") -> tuple[float, float]:
+        """Give the log of the run time over that of another slice, and its standard deviation."""
+        pairs = zip(self.logs(count), over.logs(count), strict=True)
+        logs = [one - other for one, other in pairs]
+        places = zip(self._place, over._place, strict=True)
+        apart = (*(one - other for one, other in places), 0.0)
+        return logs[0], max(spread(logs), self._leverage(apart))
+
+    def _leverage(self, place: Sequence[float]) -> float:
+        """Give the standard deviation at a place, by what the regression knows of exponents."""
+        variance = 0.0
+        for one, row in zip(place, self._covariance, strict=False):
+            variance += one * sum(other * value for other, value in zip(place, row, strict=True))
+        return sqrt(max(variance, 0.0))
 
 
 def _along(term: Sequence[float], logs: Sequence[float]) -> float:
@@ -178,9 +201,8 @@ class _Ratio:
     def _at(self, nodes: int) -> tuple[float, float]:
         """Give the log of the ratio on a count, and its standard deviation."""
         if nodes not in self._cache:
-            pairs = zip(self.there.logs(nodes), self._here.logs(nodes), strict=True)
-            logs = [one - other for one, other in pairs]
-            self._cache[nodes] = logs[0], hypot(spread(logs), self._unsure)
+            log_ratio, deviation = self.there.ratio(nodes, self._here)
+            self._cache[nodes] = log_ratio, hypot(deviation, self._unsure)
         return self._cache[nodes]
 
     def factor(self, nodes: int) -> float:

@@ -3,7 +3,7 @@
 Rows with many runs of their own stay as these say, moved to the sizes of reference.  The others,
 and counts that were never run, are read off the surface that all runs made together.  Intervals
 reach as far as runs that were left out were off (the jackknife+ of Barber et al., *Annals of
-Statistics* 49, 2021), and wider where folds of the runs disagree.
+Statistics* 49, 2021), and wider where folds of the runs disagree or no run is near.
 """
 
 import math
@@ -13,14 +13,7 @@ from math import exp, hypot, log, log2
 from statistics import NormalDist, fmean, median
 
 from predictor.application.family import Family
-from predictor.application.surface import (
-    DOUBLED_SD,
-    OWN_RUNS,
-    at_references,
-    best_of,
-    changed_by,
-    spread,
-)
+from predictor.application.surface import DOUBLED_SD, OWN_RUNS, at_references, best_of, changed_by
 from predictor.checks import need_finite, need_share
 from predictor.table import at, round_time
 from predictor.types import Prediction, PredictionTable, Tail, Verdict
@@ -92,11 +85,10 @@ class _Said:
         if not self.says(nodes):
             return at(self._table, nodes)
         level = self._table.confidence
-        logs = self._slice.logs(nodes)
-        deviation = hypot(spread(logs), self._beyond(nodes))
+        deviation = hypot(self._slice.deviation(nodes), self._beyond(nodes))
         normal = NormalDist().inv_cdf((1 + level) / 2)
         half = hypot(reach(self._errors, level), normal * deviation)
-        middle = logs[0] + self._level
+        middle = self._slice.logs(nodes)[0] + self._level
         return Prediction(
             nodes, exp(middle), exp(middle - half), exp(middle + half), level, deviation
         )
@@ -118,12 +110,12 @@ class _Said:
         nodes = self._table.nodes[place]
         if not self.says(nodes):
             return tail.time_s[place]
-        logs = self._slice.logs(nodes)
-        deviation = hypot(spread(logs), self._beyond(nodes))
+        deviation = hypot(self._slice.deviation(nodes), self._beyond(nodes))
         normal = NormalDist().inv_cdf(tail.share)
         # A share of runs below is twice that outside on both sides.
         error = reach(self._errors, 2 * tail.share - 1)
-        return round_time(exp(logs[0] + self._level + hypot(error, normal * deviation)))
+        middle = self._slice.logs(nodes)[0] + self._level
+        return round_time(exp(middle + hypot(error, normal * deviation)))
 
 
 def reach(errors: Sequence[float], share: float) -> float:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from predictor.application.family import fit_family
 from predictor.application.request import for_request, log_ratios
 from predictor.application.sizes import choose
 from predictor.application.surface import OWN_ROW, Slice, beside_own, for_sizes, spread
@@ -229,6 +230,27 @@ def test_folds_that_agree_are_sure_and_far_from_the_runs_they_disagree():
 
     assert sd(4, 2000.0, 3.0) < 0.5 * sd(256, 500_000.0, 3.0)
     assert spread([0.0]) == spread([0.0, 1.0]) == 0.0
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_what_runs_do_not_tell_of_a_size_is_unsure_though_all_folds_say_the_same(together):
+    """Two sizes that always grew together: folds share the work out between them by one prior."""
+    runs = program(a_product, 30)
+    for i, one in enumerate(runs):
+        x, y = one.numbers["x"], one.numbers["y"]
+        y = x / 500 if together else y
+        elapsed_s = a_product(one.nodes, x, y) * math.exp(0.01 * (i % 5 - 2))
+        runs[i] = replace(one, elapsed_s=elapsed_s, numbers={"x": x, "y": y})
+    columns = {name: np.array([one.numbers[name] for one in runs]) for name in ("x", "y")}
+    family = fit_family(runs, columns, [np.ones(30)], [])
+    far, near = (Slice(family.surface, sizes) for sizes in ((5000.0, 1.0), (500.0, 1.0)))
+    assert spread(far.logs(2)) < 0.1
+    assert near.deviation(2) < 0.05
+    # Exponents may be anything between 0 and 1; what is known of them is their sum.
+    unsure = 0.3 / math.sqrt(2) * math.log(10) if together else 0.0
+    assert far.deviation(2) == pytest.approx(unsure, rel=0.1, abs=0.1)
+    assert far.ratio(2, near)[1] == pytest.approx(unsure, rel=0.1, abs=0.1)
+    assert near.ratio(2, near) == (0.0, 0.0)
 
 
 def test_a_slice_is_what_its_forms_say():
