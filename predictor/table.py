@@ -334,6 +334,43 @@ def for_limit(table: PredictionTable, limit_s: float | None) -> PredictionTable:
 
 
 @lru_cache(maxsize=_CACHED)
+def of_all_limits(table: PredictionTable) -> PredictionTable:
+    """Table for jobs of any time limit: on each count that of the limit with the longest runs.
+
+    What follows from it for a time limit is the same whichever limit a job has.
+    """
+    if not table.at_limits:
+        return table
+    longest = [max(table.at_limits, key=lambda one: one.high_s[i]) for i in range(len(table.nodes))]
+    high = tuple(one.high_s[i] for i, one in enumerate(longest))
+    starts = {
+        start.nodes: start
+        for i, one in enumerate(longest)
+        for start in one.starts
+        if start.nodes == table.nodes[i]
+    }
+    tails = tuple(
+        replace(
+            tail,
+            time_s=tuple(
+                round_time(own_s * max(time_s / of_one_s, 1.0))
+                for own_s, time_s, of_one_s in zip(high, tail.time_s, table.high_s, strict=True)
+            ),
+        )
+        for tail in table.tails
+    )
+    return replace(
+        table,
+        median_s=tuple(min(one.median_s[i], one.limit_s) for i, one in enumerate(longest)),
+        low_s=tuple(min(one.low_s[i], one.limit_s) for i, one in enumerate(longest)),
+        high_s=high,
+        tails=tails,
+        starts=tuple(starts[n] for n in sorted(starts)),
+        at_limits=(),
+    )
+
+
+@lru_cache(maxsize=_CACHED)
 def for_type(table: PredictionTable, node_type: str) -> PredictionTable:
     """Table for jobs on this type of node; the same one if the type is unknown."""
     own = next((one for one in table.by_type if one.node_type == node_type), None)

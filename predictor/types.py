@@ -502,6 +502,7 @@ class PredictionTable(ByType):
     owner: str = ""
     #: rising in nodes
     longest: tuple[Longest, ...] = ()
+    asked_limit_s: float = 0.0  #: longest time limit that its last runs asked for; 0: not known
     record: tuple[Recorded, ...] = ()
     command: str = ""  #: script and arguments of the newest run, where one key has one command
     #: what the table's sizes count: wherever it or what is made of it says ``nodes``

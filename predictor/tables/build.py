@@ -215,6 +215,7 @@ def _described(
         fitted_s=runs.now_s,
         owner=facts.owner_of(rows),
         longest=facts.longest_of(rows),
+        asked_limit_s=facts.limit_asked(rows),
         command=facts.command_of(level, rows),
         limit_reached=facts.limit_reached(rows) if level in CURVE_LEVELS else None,
     )

@@ -37,6 +37,8 @@ from sacct_ingest.store.rows import RunRow
 RECENT = 20
 #: Those among which a limit is looked for; it ended so many of them, and such a share, at least.
 _MANY, _OFTEN, _SHARE = 60, 3, 0.1
+#: Last runs whose time limits say what such jobs ask for.
+_LIMITS = 10
 #: Runs that failed within this time did not do their work.
 _EARLY_S = 60.0
 #: Runs for each working directory, at least: otherwise every run has its own, and a new one says
@@ -118,6 +120,15 @@ def _limit(row: RunRow, state: JobState) -> float | None:
     if state is JobState.OUT_OF_MEMORY and row.nodes:
         return row.req_mem_bytes / row.nodes if row.req_mem_bytes else None
     return None
+
+
+def limit_asked(rows: Sequence[RunRow]) -> float:
+    """Give the longest time limit that the last runs asked for, seconds; 0: not known.
+
+    rows: runs of one identity, the newest last.
+    """
+    asked = (row.asked_limit_s or row.limit_s or 0 for row in rows[-_LIMITS:])
+    return float(max(asked, default=0))
 
 
 def work_dirs_of(rows: Iterable[RunRow]) -> tuple[str, ...]:

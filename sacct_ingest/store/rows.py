@@ -121,6 +121,7 @@ class RunRow:
     asked_unit: str = ""
     asked_low: int | None = None  #: fewest and most nodes that its user asked for
     asked_high: int | None = None
+    asked_limit_s: int | None = None  #: ``--time`` that its user asked for
     least_nodes: int | None = None  #: fewest nodes that Slurm was asked for, in the end
     try_of: str = ""  #: the decision's reason, where NIMO changed its count
 

@@ -26,7 +26,10 @@ from sacct_ingest.store.schema import contributions, decisions, runs, steps
 _Record = TypeVar("_Record", RunRow, DecisionRow)
 #: What a run's attributes are made of; decisions are not joined with it.
 _ATTRIBUTES = ("account", "submission")
-_DECIDED = ("asked_size", "asked_unit", "asked_low", "asked_high", "least_nodes", "try_of")
+_DECIDED = (
+    *("asked_size", "asked_unit", "asked_low", "asked_high", "asked_limit_s"),
+    *("least_nodes", "try_of"),
+)
 #: Made of the column `pieces`.
 _PIECES = ("earlier", "components")
 _JOINED = ("run_id", "node_type", "node_list", "digest", "steps", *_ATTRIBUTES, *_DECIDED, *_PIECES)
@@ -48,6 +51,7 @@ _BY_KEY = [
     sa.func.coalesce(decisions.c.unit, "").label("asked_unit"),
     decisions.c.min_nodes.label("asked_low"),
     decisions.c.max_nodes.label("asked_high"),
+    decisions.c.limit_s.label("asked_limit_s"),
     sa.case((_set, decisions.c.nodes), else_=decisions.c.min_nodes).label("least_nodes"),
     sa.case((_changed, decisions.c.reason), else_="").label("try_of"),
 ]

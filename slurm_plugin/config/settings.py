@@ -106,7 +106,7 @@ class TimeLimit(types.Section, frozen=True, kw_only=True):
     min_quantile: types.HighShare = 0.9  #: ... and within ``--time-min``
     margin: types.Ratio = 1.2  #: slack on both
     lengthen: bool = True  #: a job may get fewer nodes with a longer limit than it asked for
-    #: A limit is never shortened below this share of what was asked for ...
+    #: A limit is never shortened below this share of what it and its last runs asked for ...
     least_share: types.Share = 0.05
     #: ... and of the longest run seen on as many nodes or more.
     longest_share: types.Share = 0.5

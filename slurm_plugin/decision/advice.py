@@ -1,6 +1,7 @@
 """The advice that nimo-advise shows: node counts side by side, one of them recommended."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import inf, isfinite, log
 from operator import le
 from typing import Any
@@ -13,6 +14,8 @@ from predictor.table import (
     covers,
     level_quantile,
     longest,
+    of_all_limits,
+    quantile,
     ran_on,
     starts_at,
     verdict_at,
@@ -23,6 +26,7 @@ from sacct_ingest.errors import ConfigError
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.submission import JobKind
+from sacct_ingest.text.slurm_text import time_span
 from sacct_ingest.text.tag import tag_fault
 from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.config.settings import Policy
@@ -31,15 +35,22 @@ from slurm_plugin.decision import policy as choosing
 from slurm_plugin.decision.allowed_counts import (
     PolicySettings,
     Request,
+    asked_limit_of,
     is_otherwise,
     is_own_work,
     is_serial,
     is_supported,
-    limits_for,
     scales,
+    trusted,
 )
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.memory_and_limits import TimeLimits, memory_to_ask, whole_minutes
+from slurm_plugin.decision.memory_and_limits import (
+    TimeLimits,
+    floors,
+    limits_on,
+    memory_to_ask,
+    whole_minutes,
+)
 from slurm_plugin.decision.node_options import STARTING_S, Option, PolicyInput, end_differences
 from slurm_plugin.evaluation.costs import (
     check_series,
@@ -54,10 +65,18 @@ from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import footprint, memory_bytes
 from slurm_plugin.slurm.node_pool import profile
 from slurm_plugin.slurm.partition_view import UNKNOWN
-from slurm_plugin.text.formatting import clock, duration, percent, printable, short_clock
+from slurm_plugin.text.formatting import (
+    clock,
+    count,
+    duration,
+    limit_text,
+    percent,
+    printable,
+    short_clock,
+)
 
-#: Runs from which on a limit is advised that no verdict stands behind.
-_FOR_LIMITS = 10
+#: Finished runs that say little of how long the longest take.
+_FEW = 10
 #: Reasons that bind a submission but not somebody who still considers what to ask for.
 #: Each task of an array has the size that is advised.
 _OPEN_QUESTION = frozenset({Reason.FIXED_COUNT, Reason.NOT_OPTED_IN, Reason.ARRAY})
@@ -133,9 +152,9 @@ def advice_of(
         advice.reason += " (NIMO has no view of the queue and assumes that it is empty.)"
     if best is not None:
         _recommend(advice, best.nodes, submitted, rules.policy.memory_margin)
-    if (chosen := best or decided.chosen) and own_work:
-        limits = _limits(chosen, considered, table, rules, part)
-        _put_limit(advice, limits, case, table)
+    basis = _basis(case, considered, decided, table, rules, part)
+    if own_work:
+        _name_limit(advice, case, basis, best or decided.chosen)
     _lower(advice, decided, table)
     base = next((one for one in options if one.nodes == table.asked), None)
     low, high = _shown(request, table, part)
@@ -145,7 +164,7 @@ def advice_of(
                 option,
                 table,
                 base,
-                _limits(option, considered, table, rules, part) if own_work else None,
+                _limits(option, basis) if own_work else None,
                 best=advice.nodes,
                 waits=fresh,
             )
@@ -195,6 +214,37 @@ def may_be_pasted(case: DecisionContext, table: PredictionTable) -> bool:
     """
     decides = not table.owner and not table.is_guess and case.request.distrusted is None
     return decides or is_own_work(table, case.job.user_name)
+
+
+def _basis(
+    case: DecisionContext,
+    request: Request,
+    decided: choosing.Decision,
+    table: PredictionTable,
+    rules: PolicySettings,
+    part: Partition,
+) -> "_LimitBasis":
+    any_limit = of_all_limits(case.table or table)
+    if decided.request is not None:
+        any_limit = for_request(any_limit, decided.request.nodes, request.given)
+    return _LimitBasis(request, table, any_limit, rules, part.max_time_s or inf)
+
+
+def _name_limit(
+    advice: Advice, case: DecisionContext, basis: "_LimitBasis", chosen: Option | None
+) -> None:
+    """Name a limit for the count that is advised, or that the job asks for."""
+    table = basis.table
+    nodes = chosen.nodes if chosen else table.asked or basis.request.asked or basis.request.low
+    if chosen is not None:
+        limits = _limits(chosen, basis)
+    elif table.kind is JobKind.WORK and basis.speaks:
+        limits = basis.to_ask(nodes)
+    else:
+        return
+    _put_limit(advice, limits, case, table)
+    if limits and advice.time_directive and basis.speaks:
+        advice.time_text = basis.text(nodes, limits)
 
 
 def _put_limit(
@@ -460,42 +510,108 @@ def _recommend(advice: Advice, nodes: int, case: DecisionContext, margin: float)
     advice.memory_directive = _memory_directive(case, table, nodes, margin)
 
 
-def _limits(
-    option: Option, request: Request, table: PredictionTable, rules: PolicySettings, part: Partition
-) -> TimeLimits | None:
-    """Time limit to ask for: without a verdict by the level's interval, for the count asked for.
+@dataclass(frozen=True, slots=True)
+class _LimitBasis:
+    """What the time limits of an advice follow from: none of it depends on the job's own limit.
 
-    A limit that may end the run gives way to a longer one, with few runs, too.
+    table: of one job; ``any_limit``: the same of jobs with any time limit.
     """
-    if table.kind is not JobKind.WORK:
-        return None
-    found = choosing.limits_to_ask(option, request)
-    unwanted = request.deadline_s or request.distrusted or request.time_use is TimeUse.OFF
-    if found or table.is_guess or unwanted:
-        return found
-    known = not is_otherwise(table) and table.runs >= _FOR_LIMITS
-    if known and option.nodes == table.asked:
-        (found,) = limits_for(request, table, rules, [option.nodes], level_quantile)
-    own_s, ended = request.asked_limit_s or request.limit_s, table.limit_reached
-    if not own_s or own_s >= option.prediction.high_s:
-        return found
-    needed_s, most_s = _needed_s(option, table, rules), part.max_time_s or inf
-    longer_s = whole_minutes(needed_s * rules.policy.limit_margin) if needed_s else 0.0
-    if ended and ended.state == JobState.TIMEOUT and own_s <= ended.limit:
-        found, longer_s = None, max(longer_s, min(messages.beyond_reached(ended, own_s), most_s))
-    return TimeLimits(longer_s) if not found and own_s < longer_s <= most_s else found
+
+    request: Request
+    table: PredictionTable
+    any_limit: PredictionTable
+    rules: PolicySettings
+    most_s: float  #: longest limit of the partition
+
+    @property
+    def own_s(self) -> float:
+        """Time limit that the job asks for, seconds."""
+        return self.request.asked_limit_s or self.request.limit_s or inf
+
+    @property
+    def asked_s(self) -> float:
+        """Time limit that such jobs ask for, as far as it is known."""
+        return self.table.asked_limit_s or self.request.asked_limit_s or 0.0
+
+    def supported(self, nodes: int) -> bool:
+        """Whether runs say how long the longest take, as what changes a job has to rest on."""
+        share = self.rules.time_limit.quantile
+        known = quantile(self.any_limit, nodes, share) is not None
+        return known and bool(trusted(self.table, [nodes]))
+
+    def on(self, nodes: int) -> TimeLimits | None:
+        """Limit that holds such runs on a count; None: so many were cut off that none is known."""
+        table, rules = self.any_limit, self.rules
+        time_s = quantile if self.supported(nodes) else level_quantile
+        asked = asked_limit_of(self.request)
+        (made,) = limits_on(table, [nodes], rules.time_limit, asked, self.asked_s, time_s)
+        if made is None or at(table, nodes).unbounded:
+            return None
+        ended, limit_s = table.limit_reached, max(made.limit_s, self.least_s(nodes))
+        if ended and ended.state == JobState.TIMEOUT and ended.limit < at(table, nodes).high_s:
+            limit_s = max(limit_s, messages.beyond_reached(ended, ended.limit))
+        least_s = made.least_s if self.supported(nodes) else None
+        return TimeLimits(min(limit_s, self.most_s), least_s)
+
+    def least_s(self, nodes: int) -> float:
+        """Limit that a run may need: a shorter one becomes longer.
+
+        No more than any start ran, but on fewer nodes than asked for: see `CountQuestion.limit`.
+        """
+        table, share = self.any_limit, self.rules.time_limit.quantile
+        one, high_s = starts_at(table, nodes), at(table, nodes).high_s
+        started_s = (one.end_s(share) or 0.0) if one else 0.0
+        seen_s = longest(table, nodes) or inf if nodes >= table.asked else inf
+        needed_s = max(min(high_s, seen_s), started_s)
+        return whole_minutes(needed_s * self.rules.policy.limit_margin)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether runs are of this work, and nothing else decides on its limit."""
+        request = self.request
+        elsewhere = request.deadline_s or request.distrusted or request.time_use is TimeUse.OFF
+        return not (elsewhere or self.table.is_guess or is_otherwise(self.table))
+
+    def to_ask(self, nodes: int) -> TimeLimits | None:
+        """Limit to ask for: a shorter one, or a longer one that a run needs; None: its own does."""
+        limits = self.on(nodes) if covers(self.any_limit, nodes) else None
+        if limits is None or limits.limit_s == self.own_s:
+            return None
+        least_s = self.least_s(nodes)
+        fewer = nodes < self.table.asked
+        too_short = self.own_s < (least_s if fewer else min(least_s, at(self.table, nodes).high_s))
+        longer = too_short and least_s <= self.most_s
+        return limits if longer or limits.limit_s < self.own_s else None
+
+    def text(self, nodes: int, limits: TimeLimits) -> str:
+        """Say how sure a limit is, and what keeps it from being shorter."""
+        table, limit = self.any_limit, duration(limits.limit_s)
+        texts = []
+        if not self.supported(nodes):
+            about = time_span(at(table, nodes).time_s)
+            few = table.runs < _FEW
+            how = "too few to be sure" if few else "no run time is sure here"
+            runs = count(table.runs, "run")
+            texts.append(f"After {runs}: about {about}, ask for {limit}; {how}.")
+        if limits.limit_s < self.own_s:
+            binding = floors(table, nodes, self.rules.time_limit, self.asked_s)
+            least = next((why for s, why in binding if s == limits.limit_s), "")
+            texts.append(f"No less than {limit}: {least}." if least else "")
+        if 0 < self.table.asked_limit_s < self.own_s < inf:
+            most = limit_text(self.table.asked_limit_s)
+            texts.append(f"Its last runs asked for {most} at most: a larger problem takes longer.")
+        return " ".join(filter(None, texts))
 
 
-def _needed_s(option: Option, table: PredictionTable, rules: PolicySettings) -> float | None:
-    """Seconds that a run may need, no more than any start ran; None: beyond all that was seen."""
-    share = rules.time_limit.quantile
-    end_s = level_quantile(table, option.nodes, share)
-    longest_s = longest(table, option.nodes)
-    if end_s is None or option.prediction.unbounded:
+def _limits(option: Option, basis: _LimitBasis) -> TimeLimits | None:
+    """Time limit to ask for on a count of the advice."""
+    if basis.table.kind is not JobKind.WORK:
         return None
-    one = starts_at(table, option.nodes)
-    least_s = (one.end_s(share) or 0.0) if one else 0.0
-    return max(min(option.prediction.high_s, longest_s or inf), least_s)
+    return (
+        basis.to_ask(option.nodes)
+        if basis.speaks
+        else choosing.limits_to_ask(option, basis.request)
+    )
 
 
 def _memory_directive(

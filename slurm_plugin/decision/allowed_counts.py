@@ -4,7 +4,7 @@ Most submissions repeat an application, a request and settings; only the queue a
 are new.  So what follows from the application, the request and the settings is computed once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from predictor.application.request import ratios
-from predictor.table import OTHER_LAYOUT, at, covers, quantile, verdict_at
+from predictor.table import OTHER_LAYOUT, at, covers, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config import settings as config
@@ -128,13 +128,14 @@ class CountQuestion(NamedTuple):
     bounds: PartitionBounds
     rules: PolicySettings
     asked: int  #: the count that Slurm would give, inside the table
+    any_limit: PredictionTable  #: the same of jobs with any time limit: what limits follow from
 
     def limits_on(self, counts: Sequence[int]) -> list[TimeLimits | None]:
         """Time limit that holds the run on each of ``counts``, if set and reliable."""
         request = self.request
         wanted = request.time_use is not TimeUse.OFF and not request.distrusted
         sure = trusted(self.table, counts) if wanted else []
-        limits = limits_for(request, self.table, self.rules, sure) if sure else ()
+        limits = limits_for(request, self.any_limit, self.rules, sure) if sure else ()
         on_each = dict(zip(sure, limits, strict=True))
         return [on_each.get(n) for n in counts]
 
@@ -275,15 +276,15 @@ def is_own_work(table: PredictionTable, user: str) -> bool:
 
 
 def limits_for(
-    request: Request,
-    table: PredictionTable,
-    rules: PolicySettings,
-    counts: Sequence[int],
-    time_s: Callable[[PredictionTable, int, float], float | None] = quantile,
+    request: Request, table: PredictionTable, rules: PolicySettings, counts: Sequence[int]
 ) -> list[TimeLimits | None]:
     """Time limits that the prediction makes of a request's; see `from_prediction`."""
-    asked = AskedLimit(request.asked_limit_s, request.least_s, request.with_least)
-    return from_prediction(table, counts, rules.time_limit, asked, time_s)
+    return from_prediction(table, counts, rules.time_limit, asked_limit_of(request))
+
+
+def asked_limit_of(request: Request) -> AskedLimit:
+    """Give what a request asks for of time."""
+    return AskedLimit(request.asked_limit_s, request.least_s, request.with_least)
 
 
 def shortens(limits: TimeLimits | None, request: Request) -> TypeGuard[TimeLimits]:

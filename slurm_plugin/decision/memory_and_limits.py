@@ -6,13 +6,15 @@ Slurm is to plan with.  All are whole minutes, as slurmctld keeps them, rounded 
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil, floor
+from math import ceil, floor, inf
 
 from predictor.table import level_quantile, quantile, shared_out
 from predictor.types import UNBOUNDED, Memory, PredictionTable
 from sacct_ingest.runs.layout import Unit
+from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.settings import TimeLimit
+from slurm_plugin.text.formatting import limit_text, percent
 
 #: Runs that have to speak for less memory than a job asks for.
 _RUNS = 3
@@ -150,19 +152,30 @@ class AskedLimit:
 
 
 def from_prediction(
+    table: PredictionTable, counts: Sequence[int], settings: config.TimeLimit, asked: AskedLimit
+) -> list[TimeLimits | None]:
+    """Limit on each of ``counts`` that holds the run, and is shorter than what was asked for.
+
+    None for a count without a high quantile, or where it leaves nothing to shorten.
+    """
+    # A job that asks for more than its last runs did may be a larger one.
+    asked_s = max(table.asked_limit_s, asked.limit_s or 0.0)
+    made, own_s = limits_on(table, counts, settings, asked, asked_s), asked.limit_s or inf
+    return [one if one and one.limit_s < own_s else None for one in made]
+
+
+def limits_on(
     table: PredictionTable,
     counts: Sequence[int],
     settings: config.TimeLimit,
     asked: AskedLimit,
+    asked_s: float,
     time_s: Callable[[PredictionTable, int, float], float | None] = quantile,
 ) -> list[TimeLimits | None]:
-    """Limit on each of ``counts`` that holds the run, and is shorter than what was asked for.
+    """Limit on each of ``counts`` that holds the run, and is no shorter than its `floors`.
 
-    No limit is shorter than a share of what was asked for, nor than a share of the longest run seen
-    on as many nodes or more, nor than what a limit stopped lately.
-
+    asked_s: time limit that such jobs ask for.
     time_s: run time that a share of runs on a count stay below; None: there is none.
-    Returns None for a count without a high quantile, or where it leaves nothing to shorten.
     """
     high = [time_s(table, n, settings.quantile) for n in counts]
     low = [time_s(table, n, settings.min_quantile) for n in counts]
@@ -171,12 +184,11 @@ def from_prediction(
         if high_s is None or low_s is None:
             made.append(None)
             continue
-        floor_s = shortest(table, n, settings, asked.limit_s or 0.0)
+        floor_s = max(s for s, _ in floors(table, n, settings, asked_s))
         least_s = max(whole_minutes(low_s * settings.margin), floor_s)
         limit_s = max(whole_minutes(high_s * settings.margin), floor_s, asked.least_s or 0.0)
         own = asked.with_least and asked.least_s is None and least_s < limit_s
-        shorter = asked.limit_s is None or limit_s < asked.limit_s
-        made.append(TimeLimits(limit_s, least_s if own else None) if shorter else None)
+        made.append(TimeLimits(limit_s, least_s if own else None))
     return made
 
 
@@ -192,12 +204,32 @@ def holding_all(limits: Sequence[TimeLimits | None]) -> TimeLimits | None:
 
 def shortest(table: PredictionTable, nodes: int, settings: config.TimeLimit, own_s: float) -> float:
     """Shortest limit that may be set in place of ``own_s`` on so many nodes or more."""
+    asked_s = max(table.asked_limit_s, own_s)
+    return max(s for s, _ in floors(table, nodes, settings, asked_s))
+
+
+def floors(
+    table: PredictionTable, nodes: int, settings: config.TimeLimit, asked_s: float
+) -> list[tuple[float, str]]:
+    """Seconds that no limit on so many nodes is shorter than, each with the reason in words.
+
+    A share of what such jobs ask for, a share of the longest run seen on as many nodes or more, and
+    what a limit stopped lately.
+
+    asked_s: time limit that such jobs ask for.
+    """
     runs = [one for one in table.longest if one.nodes >= nodes]
     longest_s = max((one.time_s for one in runs), default=0.0)
     cut_s = max((one.cut_s for one in runs), default=0.0)
-    shares = (settings.least_share * own_s, settings.longest_share * longest_s)
-    # What was stopped needed more than that, and the next such run does, too.
-    return whole_minutes(max(*shares, settings.margin * cut_s))
+    asked = f"the {limit_text(asked_s)} that such jobs ask for"
+    of_asked = f"{percent(settings.least_share)} of {asked}"
+    of_longest = f"{percent(settings.longest_share)} of the longest run, {time_span(longest_s)}"
+    return [
+        (whole_minutes(settings.least_share * asked_s), of_asked),
+        (whole_minutes(settings.longest_share * longest_s), of_longest),
+        # What was stopped needed more than that, and the next such run does, too.
+        (whole_minutes(settings.margin * cut_s), f"a limit ended a run after {time_span(cut_s)}"),
+    ]
 
 
 #: An older view of the cluster does not say that the option is still there.

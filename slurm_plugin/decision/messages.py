@@ -202,7 +202,10 @@ def _unsure(request: Request, table: PredictionTable, decided: Decision) -> str:
             where = f"{request.unit.counted(n)} is {verdict_at(table, n).value}"
             details = "".join(f" ({one.text})" for one in table.problems[:1])
             return f"the prediction on {where}{details}"
-    return "" if table.tails else "its runs are too few to say what the longest take"
+    if not table.tails:
+        runs = "one run does" if table.runs == 1 else f"{table.runs} runs do"
+        return f"its {runs} not say how long the longest take"
+    return ""
 
 
 def less_memory(memory: LowerMemory) -> str:

@@ -10,6 +10,7 @@ node time made non-decreasing in n, and nothing else depends on the queue.  Wher
 the objective C(n) is this node time n·T(n): both go by it on nodes of one type.
 """
 
+import dataclasses
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from predictor.application.request import DRAWS, for_request, levels
+from predictor.table import of_all_limits
 from predictor.types import Prediction, PredictionTable
 from predictor.waits.estimate import ENOUGH, WaitEstimate
 from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
@@ -110,8 +112,12 @@ class PolicyInput:
 
     def compared_with(self, asked: int) -> "PolicyContext":
         """Give all that the counts of a job have in common which would have ``asked`` nodes."""
-        table = for_request(self.table, asked, self.request.given)
-        return PolicyContext(self.request, table, self.partition, self.rules, self.now_s, asked)
+        given = self.request.given
+        table = for_request(self.table, asked, given)
+        any_limit = for_request(of_all_limits(self.table), asked, given)
+        return PolicyContext(
+            self.request, table, self.partition, self.rules, self.now_s, asked, any_limit
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +125,21 @@ class PolicyContext(PolicyInput):
     """All that the counts of one decision have in common."""
 
     asked: int  #: count that the job would have without NIMO; the table is for it
+    any_limit: PredictionTable  #: the same of jobs with any time limit
+
+    def compared_with(self, asked: int) -> "PolicyContext":
+        """Give the same for another count; the table of one job stays as it is."""
+        other = PolicyInput.compared_with(self, asked)
+        return dataclasses.replace(other, any_limit=self.any_limit) if self.table.asked else other
 
     @property
     def question(self) -> counting.CountQuestion:
         """What of it depends neither on the queue nor on the free nodes."""
         part = self.partition
         bounds = counting.PartitionBounds(part.min_nodes, part.largest, part.node_mem_bytes)
-        return counting.CountQuestion(self.request, self.table, bounds, self.rules, self.asked)
+        return counting.CountQuestion(
+            self.request, self.table, bounds, self.rules, self.asked, self.any_limit
+        )
 
     @property
     def price(self) -> float:

@@ -131,6 +131,7 @@ class Advice:
     size_text: str = ""  #: what the recommended size is made of, in plain words
     script_text: str = ""  #: what the script fixes itself, in plain words; empty: nothing
     time_directive: str = ""  #: ``#SBATCH --time=00:20:00 --time-min=00:15:00``
+    time_text: str = ""  #: how sure that limit is, and what keeps it from being shorter
     reason: str = ""
     asked: int | None = None  #: the count that rows are compared with: what the job would get
     observe: int | None = None  #: node count where one more run would help most

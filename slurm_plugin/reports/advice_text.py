@@ -434,7 +434,10 @@ def _recommendation(advice: Advice) -> str:
     elif advice.deadline_text:  # the deadline text gives the numbers
         reason = ""
     directives = (advice.directive, advice.memory_directive, advice.time_directive)
-    before = advice.comment_text, advice.limit_text, reason, _change(advice), advice.size_text
+    before = (
+        *(advice.comment_text, advice.limit_text, reason, _change(advice)),
+        *(advice.size_text, advice.time_text),
+    )
     later = advice.begin_text, advice.begin_directive
     texts = (*before, *directives, fmt.printable(advice.script_text), *later)
     return "\n".join(filter(None, texts))

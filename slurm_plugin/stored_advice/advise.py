@@ -36,13 +36,18 @@ def advise_usual(
 ) -> tuple[UsualJob, Advice] | None:
     """Advise on the job that the runs of a table usually were; None: none of them has finished.
 
-    It is what `advise` says of the same request: tables are found by a run's keys.
+    It is what `advise` says of the same request.
     """
     if (usual := usual_job(table, last_runs(store, table, _RUNS))) is None:
         return None
+    return usual, advise_like(store, usual, config, now_s=now_s)
+
+
+def advise_like(store: Store, usual: UsualJob, config: Config, *, now_s: float) -> Advice:
+    """Advise on a job with these options that is like a run: tables are found by its keys."""
     job = make_job(usual.fields())
     tables, places = _read(store, job, config, usual.run.identity, usual.run)
-    return usual, _advised(job, config, tables, places, now_s=now_s)
+    return _advised(job, config, tables, places, now_s=now_s)
 
 
 def _advised(

@@ -61,7 +61,7 @@ def usual_job(table: PredictionTable, runs: Sequence[RunRow]) -> UsualJob | None
         part = part_for(table, layouts_of_run(newest), lambda: newest.attributes)
         layout = part.layout if part else layout
     options = _size(layout, table.unit, own.nodes, alike)
-    if limit_s := _most(row.limit_s for row in alike if row.limit_s):
+    if limit_s := _most(filter(None, (row.asked_limit_s or row.limit_s for row in alike))):
         options["time"] = duration(limit_s)
     memory = (
         -(-row.req_mem_bytes // (_MIB * max(row.nodes, 1))) for row in alike if row.req_mem_bytes

@@ -70,7 +70,7 @@ def test_a_serial_job_is_told_that_its_runs_are_of_two_kinds_and_not_what_would_
 @pytest.mark.parametrize(
     ("limit_s", "most_s", "text", "directive"),
     [
-        (600.0, None, "Such runs take 00:15:09 to 00:18:20, and the time limit is 00:10:00.", "22"),
+        (600.0, None, "Such runs take 00:15:09 to 00:18:20, and the time limit is 00:10:00.", "23"),
         (600.0, 1200.0, "Such runs take 00:15:09 to 00:18:20, and the time limit is 00:10:00.", ""),
         (7200.0, None, "", "23"),
     ],
@@ -177,7 +177,7 @@ def test_a_history_is_shown_and_what_would_help():
 
 @pytest.mark.parametrize(
     ("runs", "own_s", "said"),
-    [(9, 7200, ""), (10, 7200, "#SBATCH --time=00:23:00"), (60, 1200, "")],
+    [(1, 7200, "#SBATCH --time=00:23:00"), (10, 7200, "#SBATCH --time=00:23:00"), (60, 1200, "")],
 )
 def test_a_history_of_one_count_has_a_limit_to_ask_for(runs, own_s, said):
     asked = Request(low=4, high=4, limit_s=own_s, asked_limit_s=own_s, time_use=TimeUse.ADVISE)

@@ -153,7 +153,7 @@ def test_a_limit_that_ends_some_runs_is_named_in_advice_alone():
         "ask for --time=00:15:00."
     )
     key = identity_of(job()).key(KeyLevel.LINE)
-    for minutes, named in ((10, "--time=00:22:00"), (17, "--time=00:26:00")):
+    for minutes, named in ((10, "--time=00:23:00"), (17, "--time=00:26:00")):
         often = LimitReached("TIMEOUT", 0, 60.0 * minutes, 19, 60)
         known = history(limit_reached=often, level="line", key=key)
         asked = job(min_nodes=4, max_nodes=4, time_limit=minutes)

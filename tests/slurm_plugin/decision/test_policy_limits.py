@@ -471,3 +471,12 @@ def test_the_page_on_the_policy_has_every_setting():
     listed = page.partition("## Settings")[2]
     names = [field.name for kind in (Policy, TimeLimit, Band) for field in fields(kind)]
     assert [name for name in names if not re.search(rf"\b{name}`", listed)] == []
+
+
+def test_the_floor_is_a_share_of_what_the_job_and_its_last_runs_ask_for():
+    def given(runs_s, minutes):
+        known = tailed(asked_limit_s=runs_s)
+        return choose(timed(minutes=minutes, low=4, high=4), known).chosen.limits.limit_s
+
+    assert given(0.0, 120) == given(3600.0, 120) == 1440.0
+    assert given(72_000.0, 120) == given(3600.0, 1200) == 3600.0

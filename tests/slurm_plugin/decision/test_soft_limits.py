@@ -88,7 +88,7 @@ def test_a_comment_opts_one_job_in(request_, set_):
         (
             {"tails": ()},
             job(comment="nimo:time=set"),
-            "its runs are too few to say what the longest",
+            "its 10 runs do not say how long the longest",
         ),
         ({"owner": "bob"}, job(comment="nimo:time=set"), Reason.OTHERS_RUNS.text),
         ({}, job(comment="nimo:time=set", name="other"), Reason.NO_FINISHED_RUN.text),

@@ -1,0 +1,84 @@
+"""Time limits of advice settle, and there is one from the first run on: over made-up stores."""
+
+import re
+
+import pytest
+
+from predictor.table import decode
+from sacct_ingest.records import CURVE_LEVELS
+from sacct_ingest.store import Store
+from slurm_plugin.config.setting_types import TimeUse
+from slurm_plugin.config.settings import Config, TimeLimit
+from slurm_plugin.reports.advice_text import options_of
+from slurm_plugin.store_access import last_runs
+from slurm_plugin.stored_advice.advise import advise_like
+from slurm_plugin.stored_advice.usual_job import usual_job
+from tests.slurm_plugin import random_stores
+from tests.slurm_plugin.made import NOW
+
+#: Limits that a job asks for, minutes; None: none.
+MINUTES = (None, 3, 10, 15, 45, 60, 240, 1440, 10080)
+WEEK = 10080
+
+
+def asked(usual, minutes):
+    options = {name: value for name, value in usual.options.items() if name != "time"}
+    return usual._replace(options=options | ({"time": str(minutes)} if minutes else {}))
+
+
+@pytest.fixture(scope="module", params=random_stores.SEEDS)
+def jobs(request, tmp_path_factory):
+    """The usual job of each application, with what advises on others like it."""
+    path = random_stores.filled(tmp_path_factory.getbasetemp(), request.param)
+    config = Config(
+        cluster="pine", store=f"sqlite:///{path}", time_limit=TimeLimit(use=TimeUse.SET)
+    )
+    with Store.open(config.store_url) as store:
+        tables = [decode(row.payload) for row in store.fits.all() if row.level in CURVE_LEVELS]
+        usual = [(table, usual_job(table, last_runs(store, table))) for table in tables]
+
+        def advise(one):
+            return advise_like(store, one, config, now_s=NOW)
+
+        yield [(table, one, advise) for table, one in usual if one]
+
+
+def given(advice):
+    words = (word.removeprefix("--").partition("=") for word in options_of(advice).split())
+    return {name: value for name, _, value in words}
+
+
+def test_the_advised_limit_is_kept_when_it_is_asked_for(jobs):
+    named = 0
+    for _, usual, advise in jobs:
+        for minutes in MINUTES:
+            job = asked(usual, minutes)
+            advice = advise(job)
+            lines = {name: value for name, value in given(advice).items() if "time" in name}
+            if lines:
+                again = advise(job._replace(options=job.options | lines))
+                # The same count: the limit of another one is another one.
+                assert again.time_directive == "" or again.nodes != advice.nodes, (job, lines)
+                named += 1
+    assert named > 50
+
+
+def test_the_limit_that_is_advised_does_not_depend_on_the_one_asked_for(jobs):
+    for _, usual, advise in jobs:
+        made = [advise(asked(usual, minutes)) for minutes in MINUTES]
+        by_count = {}
+        for advice in made:
+            if line := advice.time_directive:
+                by_count.setdefault(advice.nodes, set()).add(line)
+        assert all(len(lines) == 1 for lines in by_count.values()), by_count
+
+
+def test_there_is_a_limit_from_the_first_run_on(jobs):
+    for table, usual, advise in jobs:
+        advice = advise(asked(usual, WEEK))
+        if any(row.unbounded for row in advice.rows) or table.starts:
+            continue  # so many runs were cut off that nothing says how long they take
+        assert re.fullmatch(r"#SBATCH --time=\S+", advice.time_directive.split(" --time-min")[0])
+        few = table.runs < 10
+        assert ("too few to be sure" in advice.time_text) is few
+        assert (f"After {table.runs} run" in advice.time_text) or not few
