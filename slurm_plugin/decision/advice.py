@@ -149,7 +149,7 @@ def advice_of(
     own_work = may_be_pasted(submitted, table)
     advice.reason = messages.reason_text(decided.reason, considered.unit)
     if not fresh:
-        advice.reason += " (NIMO has no view of the queue and assumes that it is empty.)"
+        advice.reason += " (The queue is unknown, and taken for empty.)"
     if best is not None:
         _recommend(advice, best.nodes, submitted, rules.policy.memory_margin)
     basis = _basis(case, considered, decided, table, rules, part)

@@ -434,7 +434,7 @@ def verdict_text(table: PredictionTable, nodes: int | None = None) -> str:
     if table.is_guess:
         return f"Low confidence: based on {_GUESSED[table.level]}, not on this application."
     if is_serial(table):
-        return "There are run times of one CPU, and nothing to scale."
+        return "All runs used one CPU: what more would do is not known."
     if not table.is_curve:
         return _without_curve(table)
     if nodes is not None and table.verdict is not verdict_at(table, nodes):

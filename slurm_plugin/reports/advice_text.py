@@ -6,14 +6,16 @@ from functools import partial
 from typing import Final
 
 from sacct_ingest.text.slurm_text import time_span
-from slurm_plugin.protocol.advice_messages import SURE, Advice, LayoutRow, PartitionRow, Row
+from slurm_plugin.protocol.advice_messages import Advice, LayoutRow, PartitionRow, Row
+from slurm_plugin.reports.advice_answer import answer, answered, chance_text, lines_to_paste
 from slurm_plugin.text import formatting as fmt
 from slurm_plugin.text import table_columns as cols
 
 DIRECTIVE = "#SBATCH "
 #: Share of waits and ends inside their intervals, as in :mod:`predictor.waits.estimate`.
 WAITS = "90 %"
-_SURE = 0.99
+#: Rows of the table, without ``--all``.
+_SHOWN = 5
 _JUMP_S = 600.0  #: by which a wait on fewer nodes is longer, to be worth a line
 
 
@@ -26,60 +28,44 @@ def render(
     width: int = cols.WIDTH,
     options: cols.TableOptions | None = None,
 ) -> Iterator[str]:
-    """Give the parts of an advice as text: tables, then how far to trust them and what to paste.
+    """Give the parts of an advice as text: the answer with what to paste, then the tables.
 
     advice: Nimod's answer.
     now_s: time from which the ends of the runs are counted, seconds since the epoch.
-    every: all node counts instead of a readable selection.
-    verbose: also how the application was recognised, all problems, and how waits came true.
+    every: all node counts instead of those around the answer.
+    verbose: also how the application was recognised, all sentences, and how waits came true.
     width: columns of the terminal: less important columns are left out to fit into it.
     options: columns, order and titles of the table that the user asks for.
     Raises NoColumn: the options name a column that there is not.
     """
-    table = ""
-    rows = advice.rows if every else readable(advice.rows, observe=advice.observe)
-    if rows:
-        table = cols.OutputTable(_columns(advice, now_s), rows).text(options, width=width)
-    title = fmt.wrapped(_title(advice), width) if verbose else ""
-    about = f"in partition {fmt.printable(advice.partition)}, " if advice.partition else ""
-    about += f"on nodes of the type {fmt.printable(advice.node_type)}:"
-    about = fmt.wrapped(about, width) if advice.node_type else ""
-    layouts = _layouts(advice, width)
-    tables = _joined((title, _partitions(advice, now_s, width), about, table, layouts))
-    if tables:
-        yield f"{tables}\n"
-    held = _held(advice) if verbose else ""
-    source = f"{advice.energy_text}." if advice.energy_text else ""
+    yield fmt.wrapped(answer(advice, every_sentence=verbose), width)
+    rows = advice.rows if every else _around(advice)
+    table = cols.OutputTable(_columns(advice, now_s), rows).text(options, width=width)
+    hidden = len(advice.rows) - len(rows)
+    less = f"{len(rows)} of {len(advice.rows)} counts are shown; --all shows all." if hidden else ""
+    name = fmt.printable(advice.application)
+    whose = f"{name}, {fmt.count(advice.runs, 'run')}." if name and advice.runs else ""
     priced = (options is None or not options.form or "front" in options.form) and any(
         row.cost or row.kwh for row in advice.rows
     )
     front = "*: no other count ends as soon for as little." if priced else ""
+    about = f"in partition {fmt.printable(advice.partition)}, " if advice.partition else ""
+    about += f"on nodes of the type {fmt.printable(advice.node_type)}:"
+    more = (_title(advice), _held(advice), _expected(advice, now_s), _long_waits(advice, rows))
     parts = (
-        _trust(advice, verbose=verbose),
-        held,
-        _expected(advice, now_s),
-        _long_waits(advice, rows),
-        _deadline(advice),
-        "  ".join(filter(None, (source, front))),
-        _recommendation(advice),
+        _partitions(advice, now_s, width),
+        fmt.wrapped(about, width) if advice.node_type else "",
+        table if rows else "",
+        fmt.wrapped("  ".join(filter(None, (whose, less, front))), width),
+        _layouts(advice, width),
+        *(fmt.wrapped(part, width) for part in more if verbose),
     )
-    yield _joined(fmt.wrapped(part, width) for part in parts)
+    if shown := _joined(parts):
+        yield f"\n{shown}"
 
 
 def _joined(parts: Iterable[str]) -> str:
     return "\n\n".join(part for part in parts if part)
-
-
-def _trust(advice: Advice, *, verbose: bool) -> str:
-    """Say how far to trust the table, and what would help where that gives no recommendation."""
-    name, sentences = fmt.printable(advice.application), [advice.verdict_text]
-    runs = f"{name}, {fmt.count(advice.runs, 'run')}: " if name and advice.runs else ""
-    if verbose or advice.verdict != "reliable" or advice.nodes is None:
-        sentences += advice.problems if verbose else advice.problems[:1]
-        if advice.observe and advice.problems:
-            size = advice.unit.counted(advice.observe)
-            sentences.append(f"One run on {size} would improve the prediction most.")
-    return f"{'' if verbose else runs}{'  '.join(sentences)}"
 
 
 def scripts_table(advice: Advice, *, now_s: float) -> cols.OutputTable:
@@ -105,22 +91,32 @@ def render_starts(advice: Advice, *, now_s: float) -> str:
     return f"{title}\n\n{cols.OutputTable(columns, rows).text()}" if rows else ""
 
 
-def readable(rows: Sequence[Row], *, observe: int | None = None) -> list[Row]:
-    """Pick the node counts to show.
+def _around(advice: Advice) -> list[Row]:
+    """Pick the node counts to show: those nearest to the answer, and the one asked for.
 
-    They are those observed, powers of two, the first and the last, the recommended one, and the
+    Of counts that were run, powers of two, the first and the last, the recommended one, and the
     one where a run would improve the prediction most.
     """
+    rows, row = advice.rows, answered(advice)
     ends = {rows[0].nodes, rows[-1].nodes} if rows else set()
-    return [
-        row
-        for row in rows
-        if row.observed
-        or row.recommended
-        or row.nodes.bit_count() == 1
-        or row.nodes in ends
-        or row.nodes == observe
+    worth = [
+        one
+        for one in rows
+        if one.observed
+        or one is row
+        or one.nodes.bit_count() == 1
+        or one.nodes in (*ends, advice.asked, advice.observe)
     ]
+    centre = worth.index(row) if row else 0
+    first = max(min(centre - _SHOWN // 2, len(worth) - _SHOWN), 0)
+    near = worth[first : first + _SHOWN]
+    places = {one.nodes: place for place, one in enumerate(worth)}
+    asked = [one for one in worth if one.nodes == advice.asked and one not in near]
+    for one in asked:
+        at = places[one.nodes]
+        others = [other for other in near if other is not row]
+        near.remove(max(others, key=lambda other: abs(places[other.nodes] - at)))
+    return sorted([*near, *asked], key=lambda one: one.nodes)
 
 
 def _title(advice: Advice) -> str:
@@ -296,8 +292,7 @@ def _columns(advice: Advice, now_s: float) -> list[cols.OutputColumn]:
 
 def options_of(advice: Advice) -> str:
     """Give the options of sbatch that an advice names for size, memory and time; empty: none."""
-    lines = "\n".join((advice.directive, advice.memory_directive, advice.time_directive))
-    return " ".join(line.removeprefix(DIRECTIVE) for line in lines.split("\n") if line)
+    return " ".join(line.removeprefix(DIRECTIVE) for line in lines_to_paste(advice))
 
 
 def for_command(advice: Advice, typed: Iterable[str]) -> Advice:
@@ -316,10 +311,9 @@ def for_command(advice: Advice, typed: Iterable[str]) -> Advice:
     if not words:
         return advice
     if "wrap" in names:
-        text = f"Options for sbatch:\n{words}"
         if not advice.directive:
-            return replace(advice, memory_directive="", time_directive=text)
-        return replace(advice, directive=text, memory_directive="", time_directive="")
+            return replace(advice, memory_directive="", time_directive=words)
+        return replace(advice, directive=words, memory_directive="", time_directive="")
     advised = (word.partition("=")[0].removeprefix("--") for word in words.split())
     outranking = [f"--{name}" for name in advised if name in names]
     if not outranking:
@@ -328,17 +322,6 @@ def for_command(advice: Advice, typed: Iterable[str]) -> Advice:
     which = f"{' and '.join(outranking)} of the command line"
     note = f"{which} {verb} the script: change or drop {what}."
     return replace(advice, script_text="\n".join(filter(None, (advice.script_text, note))))
-
-
-def chance_text(chance: float | None) -> str:
-    """Write a chance: nothing is sure.
-
-    >>> chance_text(0.9999), chance_text(0.001), chance_text(0.42)
-    ('>99 %', '<1 %', '42 %')
-    """
-    if chance is None:
-        return "-"
-    return ">99 %" if chance > _SURE else "<1 %" if chance < 1 - _SURE else fmt.percent(chance)
 
 
 def _expected(advice: Advice, now_s: float) -> str:
@@ -381,63 +364,3 @@ def _held(advice: Advice) -> str:
         f"Of {fmt.count(held.jobs, 'job')} with a wait like this one, {fmt.percent(SHARE)} "
         f"started within {fmt.duration(held.within_s)} of the predicted time."
     )
-
-
-def _deadline(advice: Advice) -> str:
-    if advice.deadline_s is None:
-        return ""
-    if advice.deadline_text:
-        return "\n".join(filter(None, (advice.deadline_text, _cheapest(advice))))
-    when = fmt.clock(advice.deadline_s)
-    if advice.meets_deadline:
-        return " ".join(filter(None, (f"The deadline {when} can be made.", _cheapest(advice))))
-    return f"NIMO cannot tell whether the deadline {when} can be made."
-
-
-def _cheapest(advice: Advice) -> str:
-    """Name the row that makes the deadline for the fewest node-, CPU- or GPU-hours."""
-    if advice.cheapest_sure is None:
-        return ""
-    row = next(row for row in advice.rows if row.nodes == advice.cheapest_sure)
-    return (
-        f"{advice.unit.counted(row.nodes)} {'makes' if row.nodes == 1 else 'make'} it "
-        f"with a chance of {chance_text(row.chance)} (asked: {fmt.percent(advice.sure)}) "
-        f"for the fewest {advice.unit.word}-hours."
-    )
-
-
-def _change(advice: Advice) -> str:
-    """Say what the recommended count changes beside the one asked for, and how sure that is."""
-    rows = {row.nodes: row for row in advice.rows}
-    row, asked = rows.get(advice.nodes or 0), rows.get(advice.asked or 0)
-    if row is None or asked is None or row is asked or row.no_later is None:
-        return ""
-    later_s = row.time_s + (row.wait_s or 0.0) - asked.time_s - (asked.wait_s or 0.0)
-    more = row.node_hours - asked.node_hours
-    word = advice.unit.word
-    sure = f"; {chance_text(row.no_later)} sure that it ends no later"
-    if later_s > 0:
-        sure = (
-            f"; {fmt.percent(SURE)} sure that it is {fmt.duration(row.later_s or later_s)} at most"
-        )
-    return (
-        f"On {fmt.count(row.nodes, word)} it ends {fmt.duration(abs(later_s))} "
-        f"{'later' if later_s > 0 else 'sooner'} than on {asked.nodes}, for {fmt.hours(abs(more))} "
-        f"{word}-hours {'more' if more > 0 else 'less'}{sure}."
-    )
-
-
-def _recommendation(advice: Advice) -> str:
-    reason = advice.reason
-    if not advice.directive:
-        reason = reason and f"No recommendation: {reason[0].lower()}{reason[1:]}"
-    elif advice.deadline_text:  # the deadline text gives the numbers
-        reason = ""
-    directives = (advice.directive, advice.memory_directive, advice.time_directive)
-    before = (
-        *(advice.comment_text, advice.limit_text, reason, _change(advice)),
-        *(advice.size_text, advice.time_text),
-    )
-    later = advice.begin_text, advice.begin_directive
-    texts = (*before, *directives, fmt.printable(advice.script_text), *later)
-    return "\n".join(filter(None, texts))

@@ -89,7 +89,7 @@ def _asked(job: PredictionTable) -> list[str]:
         return []
     where, learnt = job.unit.counted(job.asked), job.change.learnt if job.change else ()
     on = f", learnt on {', '.join(map(str, learnt))}" if learnt else ""
-    return [f"each row: what a job that asks for {where} takes on so many{on}"]
+    return [f"predicted run times of jobs that ask for {where}, on other counts{on}"]
 
 
 def _sizes(prediction: PredictionTable, *, verbose: bool) -> list[str]:
@@ -154,10 +154,12 @@ def memory_lines(prediction: PredictionTable) -> list[str]:
 def use_text(use: ResourceUse) -> str:
     """Say which share of its CPUs or GPUs an application uses, with the record of that."""
     most = "at most " if use.unit is Unit.GPUS else ""
-    between = f"nine in ten use {fmt.percent(use.low)} to {fmt.percent(use.high)}"
-    record = f"; {use.inside} of {use.predictions} runs were inside the range of those before them"
-    judged = record if use.predictions else ""
-    return f"runs use {most}{fmt.percent(use.share)} of their {use.unit.plural} ({between}{judged})"
+    low, high = fmt.percent(use.low), fmt.percent(use.high)
+    between = f"nine in ten use {low} to {high}" if low != high else ""
+    record = f"{use.inside} of {use.predictions} runs were inside the range of those before them"
+    details = "; ".join(filter(None, (between, record if use.predictions else "")))
+    shown = f" ({details})" if details else ""
+    return f"runs use {most}{fmt.percent(use.share)} of their {use.unit.plural}{shown}"
 
 
 def record_line(record: Recorded | RecordSummary, unit: Unit) -> str:

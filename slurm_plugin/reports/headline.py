@@ -119,7 +119,7 @@ def _applied(report: OutcomeReport, one: Effect) -> tuple[str, str]:
         share = one.node_hours / other - 1
         more = f"{'−' if share < 0 else '+'}{percent(abs(share))}"
     stopped = len(report.stopped) or "none"
-    missing = "" if waited else "; not counted is what they waited, which is not predicted well"
+    missing = "" if waited else "; waits are excluded, as predictions of them are too inaccurate"
     return (
         f"The {count(one.jobs, 'job')} whose {one.unit.word} count NIMO changed "
         f"{'ended' if waited else 'ran'} {text}{' each' if one.jobs > 1 else ''}, at {more} "

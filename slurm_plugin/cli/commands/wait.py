@@ -143,7 +143,7 @@ def sentence(waits: Waits, *, now_s: float) -> str:
             "Other jobs' waits need nimod."
         )
     if waits.made_s is None:
-        return "The queue was not run forward yet; ask again in a minute."
+        return "There is no queue forecast yet; ask again in a minute."
     age = duration(max(now_s - waits.made_s, 0.0))
     record = (
         f"{count(waits.recorded, 'start')} recorded"
@@ -152,7 +152,7 @@ def sentence(waits: Waits, *, now_s: float) -> str:
     )
     return (
         'Half of such jobs have started by "starts", nine in ten between the next two moments.\n'
-        f"The queue was run forward {age} ago ({clock(waits.made_s)}), {record}."
+        f"Queue forecast updated {age} ago ({clock(waits.made_s)}), {record}."
     )
 
 

@@ -149,7 +149,7 @@ def test_without_a_view_of_the_cluster_there_are_no_waits_and_it_is_said():
     reported = advice(fresh=False)
     assert {row.wait_s for row in reported.rows} == {None}
     assert reported.nodes is not None
-    assert "no view of the queue" in reported.reason
+    assert "queue is unknown" in reported.reason
     anything = Request(low=1, high=1, fixed=Reason.FIXED_COUNT)
     for learned, known, largest in [
         (table(in_cluster=12), None, 12),

@@ -42,39 +42,63 @@ def advice(**more):
     return Advice(**(given | more))
 
 
+def table_of(rendered):
+    """Lines of the table, that of its titles first."""
+    blocks = [block.splitlines() for block in rendered.split("\n\n")]
+    return next(block for block in blocks if "run time" in block[0])
+
+
 def body(rendered):
     """Fields of the table's lines."""
-    block = rendered.split("\n\n", maxsplit=1)[0].splitlines()[1:]
-    return [line.split() for line in block]
+    return [line.split() for line in table_of(rendered)[1:]]
 
 
-def test_the_selection_tells_the_story():
-    assert [r.nodes for r in text.readable(advice().rows, observe=10)] == [1, 2, 3, 4, 6, 8, 10, 11]
+def counts(rendered):
+    return [int(line[line[0] == "◆"]) for line in body(rendered)]
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({}, [3, 4, 6, 8, 11]),
+        ({"observe": 10}, [3, 4, 6, 8, 10]),
+        ({"asked": 1}, [1, 3, 4, 6, 8]),
+        (
+            {"asked": 1, "rows": [row(n, recommended=n == 11) for n in range(1, 12)]},
+            [1, 2, 4, 8, 11],
+        ),
+        ({"rows": [row(n, recommended=n == 11) for n in range(1, 12)]}, [1, 2, 4, 8, 11]),
+        ({"rows": [row(4, recommended=True)]}, [4]),
+    ],
+)
+def test_the_table_shows_the_counts_around_the_answer(given, shown):
+    assert counts(advised(advice(**given), now_s=0)) == shown
+
+
+def test_how_many_counts_there_are_is_said_below_the_table():
+    assert "wrf, 12 runs.  5 of 11 counts are shown; --all shows all." in advised(advice(), now_s=0)
+    assert "--all" not in advised(advice(), now_s=0, every=True)
 
 
 def test_counts_that_wait_longer_than_a_larger_one_are_named():
-    waits = {1: 60.0, 2: 60.0, 3: 9000.0, 4: 9000.0, 6: 9000.0, 8: 900.0}
-    shown = advised(advice(rows=[row(n, wait_s=s) for n, s in waits.items()]), now_s=0)
-    assert "On 3 to 6 nodes the wait is longer than on 8: the time limit does not fit" in shown
+    def shown(waits, **how):
+        rows = [row(n, wait_s=s, observed=n != 5) for n, s in waits.items()]
+        return advised(advice(rows=rows), now_s=0, verbose=True, **how)
+
+    longer = shown({1: 60.0, 2: 60.0, 3: 9000.0, 4: 9000.0, 6: 9000.0, 8: 900.0}, every=True)
+    assert "On 3 to 6 nodes the wait is longer than on 8: the time limit does not fit" in longer
     # The count beside it is one that the table shows.
-    waits = {4: 9000.0, 5: 60.0, 8: 900.0}
-    rows = [row(n, wait_s=s, observed=n != 5) for n, s in waits.items()]
-    assert "On 4 nodes the wait is longer than on 8:" in advised(advice(rows=rows), now_s=0)
-    rising = advised(advice(rows=[row(n, wait_s=600.0 * n) for n in (1, 2, 8)]), now_s=0)
-    assert "wait is longer" not in rising
+    assert "On 4 nodes the wait is longer than on 8:" in shown({4: 9000.0, 5: 60.0, 8: 900.0})
+    assert "wait is longer" not in shown({n: 600.0 * n for n in (1, 2, 8)})
 
 
 def test_the_limit_of_each_count_is_a_column_where_there_is_room():
     limited = advice(rows=[row(n, limit_s=3600.0 / n) for n in (1, 2)])
-    assert " limit" in advised(limited, now_s=0, width=140).splitlines()[0]
+    assert " limit" in table_of(advised(limited, now_s=0, width=140))[0]
     waits = [row(n, wait_s=9.0, limit_s=3600.0 / n) for n in (1, 2)]
-    titles = advised(advice(rows=waits), now_s=0, width=80).splitlines()[0]
+    titles = table_of(advised(advice(rows=waits), now_s=0, width=80))[0]
     assert (" limit" in titles, "node-hours" in titles) == (True, False)
-    assert "limit" not in advised(advice(), now_s=0, width=140).splitlines()[0]
-
-
-def test_an_empty_selection_is_empty():
-    assert text.readable([]) == []
+    assert "limit" not in table_of(advised(advice(), now_s=0, width=140))[0]
 
 
 def test_the_recommended_row_alone_is_marked():
@@ -88,7 +112,7 @@ def test_every_shows_all_counts():
 
 
 def test_figures_of_a_row():
-    lines = body(advised(advice(), now_s=0, width=200))
+    lines = body(advised(advice(), now_s=0, width=200, every=True))
     assert lines[0] == [
         "1",
         "01:01:00",
@@ -103,14 +127,63 @@ def test_figures_of_a_row():
     ]
 
 
-def test_the_last_line_can_be_pasted():
-    assert advised(advice(), now_s=0).splitlines()[-1] == "#SBATCH --nodes=6"
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "About 11 min on 6 nodes (9 of 10 runs: 9.9 to 12 min). Ask for:"),
+        (
+            {"verdict": "doubtful", "confidence": 0.95},
+            "About 11 min on 6 nodes, doubtful (95 % of runs: 9.9 to 12 min). Ask for:",
+        ),
+        ({"guess": True}, "About 11 min on 6 nodes, a guess. Ask for:"),
+        ({"partition": "fast"}, "About 11 min on 6 nodes in partition fast (9 of 10 runs: 9.9"),
+    ],
+)
+def test_the_first_line_is_the_answer_and_the_second_can_be_pasted(given, said):
+    first, second = advised(advice(**given), now_s=0).splitlines()[:2]
+    assert first.startswith(said)
+    assert second.startswith("#SBATCH --nodes=6") or "partition" in given
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"wait_s": 5.0}, "); starts at once. Ask for:"),
+        ({"wait_s": 900.0}, "); starts in about 15 min. Ask for:"),
+        ({"wait_s": 900.0, "wait_bound": True}, "); starts within 15 min. Ask for:"),
+        ({"unbounded": True}, "Over 9.9 min on 6 nodes. Ask for:"),
+    ],
+)
+def test_the_answer_says_when_it_starts(given, said):
+    rows = [row(6, recommended=True, **given)]
+    assert advised(advice(rows=rows), now_s=0, width=120).splitlines()[0].endswith(said)
+
+
+def test_without_anything_to_paste_the_answer_is_about_what_is_asked_for():
+    kept = advice(directive="", nodes=None, asked=4, reason="It asks for one count.")
+    kept.rows[5].recommended = False
+    first, second = advised(kept, now_s=0, width=120).split("\n\n")[:2]
+    assert first == "About 16 min on 4 nodes (9 of 10 runs: 14 to 18 min)."
+    assert second == "It asks for one count."
+
+
+def test_two_sentences_are_printed_and_all_with_verbose():
+    given = {
+        "comment_text": "The tag has a fault.",
+        "limit_text": "Two of three runs reached the limit.",
+        "problems": ["A new place."],
+        "verdict": "doubtful",
+    }
+    brief = advised(advice(**given), now_s=0).split("\n\n")
+    assert brief[1] == "The tag has a fault.\nTwo of three runs reached the limit."
+    every = advised(advice(**given), now_s=0, verbose=True).split("\n\n")
+    assert every[1].splitlines()[2:4] == ["A new place.", "6 nodes end first."]
 
 
 def test_wait_and_end_are_shown_where_the_wait_is_available(monkeypatch):
     rows = [row(2, wait_s=120.0), row(4, wait_s=900.0, wait_bound=True)]
     rendered = advised(advice(rows=rows), now_s=1_000_000.0)
-    header, line, bound = rendered.split("\n\n")[0].splitlines()
+    header, line, bound = table_of(rendered)
     assert header.split()[-2:] == ["wait", "ends"]
     assert " 00:02:00" in line and " <00:15:00" in bound
     assert line.endswith(f"  {short_clock(1_000_000 + 120 + 1860)}")
@@ -140,7 +213,8 @@ def test_what_stands_in_the_way_of_a_deadline_is_reported():
 def test_unknown_application_gives_no_table_and_no_directive():
     unknown = Advice(verdict="unknown", verdict_text="Not enough is known.", reason="unknown")
     rendered = advised(unknown, now_s=0, verbose=True)
-    assert rendered.startswith("this job: no finished run yet")
+    assert rendered.startswith("Not enough is known.\n")
+    assert "this job: no finished run yet" in rendered
     assert "#SBATCH" not in rendered
 
 
@@ -163,22 +237,19 @@ def test_slurms_starts_are_shown_as_wait_and_run():
 
 
 def test_it_is_short_unless_more_is_asked_for():
-    long = advice(problems=["More on it.", "And more."], observe=5)
+    long = advice(problems=["More on it.", "And more."], observe=5, size_text="Of six tasks.")
     short = advised(long, now_s=0)
-    assert "wrf, 12 runs: The prediction is reliable.\n" in short
     assert "More on it" not in short
     assert "recognised by" not in short
-    reported = advised(long, now_s=0, verbose=True)
-    assert reported.startswith("wrf: 12 runs in the store, recognised by")
-    assert "More on it. And more. One run on 5 nodes would improve" in " ".join(reported.split())
+    reported = " ".join(advised(long, now_s=0, verbose=True).split())
+    assert "More on it. One run on 5 nodes would improve" in reported
+    assert "And more. The prediction is reliable." in reported
+    assert "wrf: 12 runs in the store, recognised by" in reported
 
 
 def test_a_doubt_is_reported_with_its_reason():
-    doubtful = advice(
-        verdict="doubtful", verdict_text="It is doubtful.", problems=["A new place.", "And more."]
-    )
-    short = advised(doubtful, now_s=0)
-    assert "It is doubtful.  A new place.\n" in short
+    doubtful = advice(verdict="doubtful", problems=["A new place.", "And more."])
+    assert "A new place.\n6 nodes end first." in advised(doubtful, now_s=0)
 
 
 def test_without_a_recommendation_the_run_that_would_help_is_named():
@@ -198,7 +269,7 @@ def test_lines_fit_into_the_terminal(width):
 
 def test_the_least_important_columns_go_first():
     rows = [row(n, wait_s=9.0) for n in range(1, 12)]
-    titles = advised(advice(rows=rows), now_s=0).splitlines()[0].split()
+    titles = table_of(advised(advice(rows=rows), now_s=0))[0].split()
     assert "speedup" not in titles
     assert {"nodes", "node-hours", "wait", "ends"} <= set(titles)
 
@@ -249,8 +320,8 @@ def test_what_makes_a_deadline_is_counted_in_the_unit_of_the_table():
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (3, "On 6 nodes it ends 00:10:00 sooner than on 3, for 0.05 node-hours more; 97 % sure"),
-        (10, "later than on 10, for 0.067 node-hours less; 95 % sure that it is 00:05:00 at most"),
+        (3, "It ends 10 min sooner than on 3, for 0.05 node-hours more (97 % certain that it ends"),
+        (10, "later than on 10, for 0.067 node-hours less (95 % certain: at most 5.0 min later)."),
     ],
 )
 def test_the_chance_is_told_of_a_count_that_ends_sooner(asked, said):
@@ -273,27 +344,19 @@ def lines(advice, *typed):
 
 
 def test_a_wrapped_command_has_no_script_to_paste_into():
-    assert lines(ADVICE, "wrap", "nodes")[-2:] == [
-        "Options for sbatch:",
-        "--nodes=6 --time=01:00:00 --time-min=00:57:00",
-    ]
+    words = "--nodes=6 --time=01:00:00 --time-min=00:57:00"
+    assert lines(ADVICE, "wrap", "nodes")[1] == words
     elsewhere = replace(ADVICE, directive="#SBATCH --partition=fast\n#SBATCH --nodes=6")
-    assert lines(elsewhere, "wrap")[-1] == (
-        "--partition=fast --nodes=6 --time=01:00:00 --time-min=00:57:00"
-    )
-    kept = replace(ADVICE, nodes=None, directive="", reason="it asks for one count")
-    assert lines(kept, "wrap")[-3:] == [
-        "No recommendation: it asks for one count",
-        "Options for sbatch:",
-        "--time=01:00:00 --time-min=00:57:00",
-    ]
+    assert lines(elsewhere, "wrap")[1] == f"--partition=fast {words}"
+    kept = replace(ADVICE, nodes=None, directive="", reason="It asks for one count.")
+    assert lines(kept, "wrap")[1:] == [words.partition(" ")[2], "", "It asks for one count."]
 
 
 def test_options_of_the_command_line_outrank_the_script():
     first = lines(ADVICE, "nodes", "partition")
-    assert first[-3:-1] == [ADVICE.directive, ADVICE.time_directive]
-    assert first[-1] == "--nodes of the command line outranks the script: change or drop it."
-    assert lines(ADVICE, "time", "nodes")[-1].endswith(" outrank the script: change or drop them.")
+    assert first[1:3] == [ADVICE.directive, ADVICE.time_directive]
+    assert first[4] == "--nodes of the command line outranks the script: change or drop it."
+    assert lines(ADVICE, "time", "nodes")[4].endswith(" outrank the script: change or drop them.")
 
 
 def test_other_options_change_nothing():

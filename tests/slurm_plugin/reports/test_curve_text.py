@@ -254,10 +254,10 @@ def test_memory_of_a_node_is_also_that_of_its_tasks():
 def test_what_another_count_does_stands_apart_from_what_jobs_on_it_took():
     larger = (Point(1, 3600.0, 5), Point(2, 7200.0, 2))
     text = curve_text.render(recorded(change=change_of((), Unit.NODES), observed=larger))
-    assert "each row: what a job that asks for 1 node takes on so many\n" in text
+    assert "predicted run times of jobs that ask for 1 node, on other counts\n" in text
     learnt = replace(change_of((), Unit.NODES), ranges=(AskedRange(1, 8, 8, (4, 6, 8), 2),))
     tried = curve_text.render(recorded(change=learnt, observed=larger))
-    assert "takes on so many, learnt on 4, 6, 8\n" in tried
+    assert "on other counts, learnt on 4, 6, 8 " in " ".join(tried.split())
     nodes, time, *_, as_asked, _ = next(row for row in rows(text) if row[0] == "2")
     assert (nodes, as_asked) == ("2", "02:00:00")
     assert time < "01:00:00"

@@ -192,7 +192,7 @@ def test_changed_jobs_are_compared_with_what_was_asked_for():
 def test_the_sign_is_in_words(given, words):
     made = summed((decision(**given), run(start_s=None)))
     assert words in made.benefit
-    assert "not counted is what they waited" in made.benefit
+    assert "waits are excluded" in made.benefit
 
 
 def test_while_observing_it_says_what_would_have_changed():

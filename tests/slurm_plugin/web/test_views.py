@@ -342,7 +342,7 @@ def test_a_user_begins_with_what_is_the_users_own(ask, store_path):
     text = Tags(ask("/", "ada", own("ada"), service=service).text).text
     assert re.search(r"#SBATCH --nodes=\d+ --mem=\d+M", text)
     assert re.search(r"#SBATCH --cpus-per-task=\d+", text)
-    for words in ("My jobs", "The queue was run forward 12 min ago", "77", "nimo-advise job.sh"):
+    for words in ("My jobs", "Queue forecast updated 12 min ago", "77", "nimo-advise job.sh"):
         assert words in text
     assert "78" not in text
     assert "bob" not in text

@@ -1,0 +1,177 @@
+"""The answer of an advice: one line, what to paste, and the sentences that matter most.
+
+Imports nothing heavy.
+"""
+
+from collections.abc import Iterator
+
+from sacct_ingest.text.slurm_text import time_span
+from slurm_plugin.protocol.advice_messages import SURE, Advice, Row
+from slurm_plugin.text import formatting as fmt
+
+#: Sentences below the lines to paste; ``-v`` shows all.
+_MOST_SENTENCES = 2
+#: A job that waits no longer starts at once: Slurm itself looks at its queue as often.
+_AT_ONCE_S = 60.0
+#: Verdicts on a run time, but for the best.
+_DOUBTS = {"doubtful": "doubtful", "refused": "unreliable"}
+#: A certain chance: nothing is sure.
+_SURE = 0.99
+
+
+def answer(advice: Advice, *, every_sentence: bool = False) -> str:
+    """Give the headline, the lines to paste, and what matters most about them.
+
+    every_sentence: all of them, not only the first.
+    """
+    lines = lines_to_paste(advice)
+    headline = _headline(advice, ends=" Ask for:" if lines else "")
+    sentences = [one for one in _sentences(advice) if one]
+    if advice.rows and (every_sentence or advice.verdict != "reliable"):
+        sentences.append(advice.verdict_text)
+    shown = sentences if every_sentence else sentences[:_MOST_SENTENCES]
+    later = "\n".join(filter(None, (advice.begin_text, advice.begin_directive)))
+    return "\n\n".join(filter(None, ("\n".join([headline, *lines]), "\n".join(shown), later)))
+
+
+def answered(advice: Advice) -> Row | None:
+    """Row that the answer is about: what is recommended, else what is asked for."""
+    recommended = next((row for row in advice.rows if row.recommended), None)
+    return recommended or next((row for row in advice.rows if row.nodes == advice.asked), None)
+
+
+def lines_to_paste(advice: Advice) -> list[str]:
+    """Lines for the script, or options for the command line, that the answer comes to."""
+    directives = (advice.directive, advice.memory_directive, advice.time_directive)
+    return [line for text in directives for line in text.split("\n") if line]
+
+
+def chance_text(chance: float | None) -> str:
+    """Write a chance: nothing is sure.
+
+    >>> chance_text(0.9999), chance_text(0.001), chance_text(0.42)
+    ('>99 %', '<1 %', '42 %')
+    """
+    if chance is None:
+        return "-"
+    return ">99 %" if chance > _SURE else "<1 %" if chance < 1 - _SURE else fmt.percent(chance)
+
+
+def between(low_s: float, high_s: float) -> str:
+    """Write an interval of durations as people say it: a unit that both have stands once.
+
+    >>> between(660, 840), between(1800, 5400), between(720, 720)
+    ('11 to 14 min', '30 min to 1.5 h', '12 min')
+    """
+    low, high = time_span(low_s), time_span(high_s)
+    if low == high:
+        return low
+    number, unit = low.split(" ")
+    return f"{number if high.endswith(f' {unit}') else low} to {high}"
+
+
+def _headline(advice: Advice, *, ends: str) -> str:
+    row = answered(advice)
+    if row is None:
+        return f"{advice.verdict_text}{ends}"
+    size = advice.unit.counted(row.nodes)
+    where = f" in partition {fmt.printable(advice.partition)}" if advice.partition else ""
+    if advice.guess:
+        return f"About {time_span(row.time_s)} on {size}{where}, a guess.{ends}"
+    doubt = f", {_DOUBTS[advice.verdict]}" if advice.verdict in _DOUBTS else ""
+    if row.unbounded or row.high_s is None:
+        return f"Over {time_span(row.low_s)} on {size}{where}{doubt}{_starts(row)}.{ends}"
+    runs = f"{_share(advice.confidence)} runs: {between(row.low_s, row.high_s)}"
+    time = time_span(row.time_s)
+    return f"About {time} on {size}{where}{doubt} ({runs}){_starts(row)}.{ends}"
+
+
+def _share(confidence: float) -> str:
+    """Share of runs in words.
+
+    >>> _share(0.9), _share(0.95)
+    ('9 of 10', '95 % of')
+    """
+    tenths = round(10 * confidence, 6)
+    return f"{tenths:.0f} of 10" if tenths.is_integer() else f"{fmt.percent(confidence)} of"
+
+
+def _starts(row: Row) -> str:
+    if row.wait_s is None:
+        return ""
+    if row.wait_s <= _AT_ONCE_S:
+        return "; starts at once"
+    about = "within" if row.wait_bound else "in about"
+    return f"; starts {about} {time_span(row.wait_s)}"
+
+
+def _sentences(advice: Advice) -> Iterator[str]:
+    """Give what there is to say, the most urgent first."""
+    yield advice.comment_text
+    yield fmt.printable(advice.script_text)
+    yield _deadline(advice)
+    yield advice.limit_text
+    doubt = _doubt(advice)
+    if advice.verdict != "reliable" or advice.nodes is None:
+        yield doubt
+    if not advice.directive:
+        yield advice.reason
+    yield _change(advice)
+    yield advice.size_text
+    yield advice.time_text
+    if advice.directive and not advice.deadline_text:
+        yield advice.reason
+    if advice.verdict == "reliable" and advice.nodes is not None:
+        yield doubt
+    yield from advice.problems[1:]
+    yield f"{advice.energy_text}." if advice.energy_text else ""
+
+
+def _doubt(advice: Advice) -> str:
+    """Say why the prediction is no better, and what would make it so."""
+    if not advice.problems or not advice.observe:
+        return "".join(advice.problems[:1])
+    size = advice.unit.counted(advice.observe)
+    return f"{advice.problems[0]}  One run on {size} would improve the prediction most."
+
+
+def _deadline(advice: Advice) -> str:
+    if advice.deadline_s is None:
+        return ""
+    if advice.deadline_text:
+        return "\n".join(filter(None, (advice.deadline_text, _cheapest(advice))))
+    when = fmt.clock(advice.deadline_s)
+    if advice.meets_deadline:
+        return " ".join(filter(None, (f"The deadline {when} can be made.", _cheapest(advice))))
+    return f"NIMO cannot tell whether the deadline {when} can be made."
+
+
+def _cheapest(advice: Advice) -> str:
+    """Name the row that makes the deadline for the fewest node-, CPU- or GPU-hours."""
+    if advice.cheapest_sure is None:
+        return ""
+    row = next(row for row in advice.rows if row.nodes == advice.cheapest_sure)
+    return (
+        f"{advice.unit.counted(row.nodes)} {'makes' if row.nodes == 1 else 'make'} it "
+        f"with a chance of {chance_text(row.chance)} (asked: {fmt.percent(advice.sure)}) "
+        f"for the fewest {advice.unit.word}-hours."
+    )
+
+
+def _change(advice: Advice) -> str:
+    """Say what the recommended count gives and takes beside the one asked for."""
+    rows = {row.nodes: row for row in advice.rows}
+    row, asked = rows.get(advice.nodes or 0), rows.get(advice.asked or 0)
+    if row is None or asked is None or row is asked or row.no_later is None:
+        return ""
+    later_s = row.time_s + (row.wait_s or 0.0) - asked.time_s - (asked.wait_s or 0.0)
+    more, word = row.node_hours - asked.node_hours, advice.unit.word
+    sure = f"{chance_text(row.no_later)} certain that it ends no later"
+    if later_s > 0:
+        most = time_span(row.later_s or later_s)
+        sure = f"{fmt.percent(SURE)} certain: at most {most} later"
+    return (
+        f"It ends {time_span(abs(later_s))} {'later' if later_s > 0 else 'sooner'} than on "
+        f"{asked.nodes}, for {fmt.hours(abs(more))} {word}-hours {'more' if more > 0 else 'less'} "
+        f"({sure})."
+    )
