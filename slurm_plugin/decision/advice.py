@@ -43,6 +43,7 @@ from slurm_plugin.decision.allowed_counts import (
     scales,
     trusted,
 )
+from slurm_plugin.decision.array_end import array_text
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.memory_and_limits import (
     TimeLimits,
@@ -178,6 +179,7 @@ def advice_of(
     advice.asked = base.nodes if base else None
     if base and not advice.limit_text and not table.is_guess and table.kind is JobKind.WORK:
         advice.limit_text = messages.short_limit(base.prediction, request)
+    _describe_array(advice, case, (best or base) if own_work else None, part if fresh else None)
     _mark_front(advice.rows)
     _add_amounts(advice, submitted, table, part, rules, fresh=fresh)
     advice.meets_deadline = decided.deadline_met
@@ -499,15 +501,32 @@ def _recommend(advice: Advice, nodes: int, case: DecisionContext, margin: float)
     sized = table if unit is not Unit.NODES else None
     options = sizes.options_for(job, sized, nodes) if sized else [f"--nodes={nodes}"]
     advice.nodes, advice.directive = nodes, f"#SBATCH {' '.join(options)}"
-    texts = ["The numbers are those of one task of the array."] if job.array_inx else []
     if sized and unit is Unit.CPUS:
         other = sizes.resized(job, sized, nodes)
         tasks, each = sizes.tasks_of(other), other.cpus_per_task or 1
         if tasks > 1 and each > 1:
-            texts.append(f"{tasks} tasks with {each} CPUs each have {tasks * each} CPUs.")
-    advice.size_text = " ".join(texts)
+            advice.size_text = f"{tasks} tasks with {each} CPUs each have {tasks * each} CPUs."
     advice.script_text = messages.script_text(job, table, nodes, unit)
     advice.memory_directive = _memory_directive(case, table, nodes, margin)
+
+
+def _describe_array(
+    advice: Advice, case: DecisionContext, shown: Option | None, part: Partition | None
+) -> None:
+    """Say of an array that the numbers are those of a task, and when all tasks have ended.
+
+    shown: what is advised, or asked for.
+    part: whose nodes are known over time; None: unknown.
+    """
+    if shown is None or not case.job.array_inx:
+        return
+    supply = None
+    if part is not None:
+        supply = part.profile if case.request.unit is Unit.NODES else part.spare
+    begin_s = max(case.now_s, case.request.begin_s)
+    run_s = shown.prediction.time_s
+    end = array_text(case.job.array_inx, shown.nodes, run_s, supply, begin_s=begin_s)
+    advice.size_text = f"The numbers are those of one task of the array. {end}".strip()
 
 
 @dataclass(frozen=True, slots=True)

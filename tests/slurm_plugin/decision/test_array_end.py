@@ -1,0 +1,51 @@
+"""When an array ends: by its tasks, how many run at once, and what is free."""
+
+from math import ceil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_plugin.decision.array_end import array_text
+from slurm_plugin.slurm.node_pool import profile
+from tests.slurm_plugin.decision.test_sizes import FREE, advice, look, one_node
+from tests.slurm_plugin.made import NOW
+
+HOUR = 3600.0
+
+
+@pytest.mark.parametrize(
+    ("array", "supply", "said"),
+    [
+        ("0-9", None, "All 10 tasks end in about 1.0 h."),
+        ("0-9%2", None, "All 10 tasks, 2 at once, end in about 5.0 h."),
+        ("1,3,5-9:2%1", None, "All 5 tasks, 1 at once, end in about 5.0 h."),
+        ("0-9", profile([(NOW, 8)]), "All 10 tasks end in about 3.0 h."),
+        ("0-9", profile([(NOW, 4), (NOW + HOUR, 16)]), "All 10 tasks end in about 2.0 h."),
+        ("0-9%50", profile([(NOW, 20)]), "All 10 tasks end in about 1.0 h."),
+        ("0-9", profile([(NOW, 1)]), ""),
+        ("7", None, ""),
+    ],
+)
+def test_the_end_of_an_array(array, supply, said):
+    assert array_text(array, 2, HOUR, supply, begin_s=NOW) == said
+
+
+@given(
+    tasks=st.integers(2, 20_000),
+    at_once=st.integers(1, 5000),
+    places=st.integers(1, 64),
+    size=st.integers(1, 8),
+)
+def test_with_so_many_places_it_takes_so_many_rounds(tasks, at_once, places, size):
+    supply = profile([(NOW, places * size)])
+    text = array_text(f"1-{tasks}%{at_once}", size, 36_000.0, supply, begin_s=NOW)
+    hours = float(text.removesuffix(" h.").rpartition(" ")[2])
+    # In the text two digits or so; beyond 5,000 tasks the end goes by the pace.
+    assert hours == pytest.approx(10 * ceil(tasks / min(at_once, places)), rel=0.02, abs=0.51)
+
+
+def test_advice_on_an_array_says_when_it_ends():
+    job = one_node(cpus_per_task=4, min_cpus=4, array_inx="0-99%4")
+    said = advice(job, where=look(FREE)).size_text
+    assert said.startswith("The numbers are those of one task of the array. All 100 tasks, 4 at")
