@@ -111,9 +111,9 @@ def _sentences(advice: Advice) -> Iterator[str]:
     yield fmt.printable(advice.script_text)
     yield _deadline(advice)
     yield advice.limit_text
-    doubt = _doubt(advice)
-    if advice.verdict != "reliable" or advice.nodes is None:
-        yield doubt
+    sure = advice.verdict == "reliable"
+    if not sure:
+        yield _doubt(advice)
     if not advice.directive:
         yield advice.reason
     yield _change(advice)
@@ -121,8 +121,8 @@ def _sentences(advice: Advice) -> Iterator[str]:
     yield advice.time_text
     if advice.directive and not advice.deadline_text:
         yield advice.reason
-    if advice.verdict == "reliable" and advice.nodes is not None:
-        yield doubt
+    if sure:
+        yield _doubt(advice)
     yield from advice.problems[1:]
     yield f"{advice.energy_text}." if advice.energy_text else ""
 
