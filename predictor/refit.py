@@ -43,7 +43,7 @@ from predictor.table import encode as encode_table
 from predictor.table import models_version, within_cluster, without_ended_runs
 from predictor.tables.build import IdentityRuns, record_of
 from predictor.tables.parts import tables_of
-from predictor.tables.resource_use import node_cpus
+from predictor.tables.resource_use import node_cpus, node_gpus
 from predictor.tables.run_facts import owner_of
 from predictor.tables.samples import samples_of
 from predictor.tables.settings import TableSettings
@@ -208,6 +208,7 @@ def refit(  # noqa: PLR0913 - each by its name
         pooled=basis.pooled,
         cluster_nodes=_cluster_nodes(store, newest),
         node_cpus=node_cpus(newest),
+        node_gpus=node_gpus(newest),
     )
     if queues and (whole or anew or (waiting and _pasts_are_due(store, newest, now_s))):
         _put_pasts(store, newest)
@@ -327,7 +328,9 @@ def _gathered(batches: Iterable[_Done], progress: Callable[[int], None] | None) 
 def _cluster_nodes(store: Store, newest: Sequence[RunRow]) -> int:
     """Nodes of the largest partition that nimod left the outlook of; else of those that runs name.
 
-    newest: the newest first.  0: their newer half names nodes that the older one does not, or none.
+    Where none names its nodes, those of the widest run.
+
+    newest: the newest first.  0: their newer half names nodes that the older one does not.
     """
     outlooks = map(msgspec.json.decode, store.records.of_level(OUTLOOK).values())
     if sizes := [place["nodes"] for one in outlooks for place in one["partitions"]]:
@@ -337,6 +340,8 @@ def _cluster_nodes(store: Store, newest: Sequence[RunRow]) -> int:
         node_names(row.node_list for row in half)
         for half in (latest[: len(latest) // 2], latest[len(latest) // 2 :])
     )
+    if not (newer or older):
+        return max((row.nodes for row in latest), default=0)
     return len(older) if newer <= older else 0
 
 
@@ -531,7 +536,8 @@ def _fitted(batch: list[Work], now_s: float, settings: TableSettings) -> _Done:
         ):
             if one.table is not None:
                 cpus = max(settings.node_cpus.values(), default=0)
-                made = within_cluster(one.table, settings.cluster_nodes, cpus)
+                nodes, gpus = settings.cluster_nodes, settings.node_gpus
+                made = within_cluster(one.table, nodes, cpus, gpus)
                 made = without_ended_runs(made)
                 done.fits.append(row_of(made))
             if one.record.entries or one.record.split:

@@ -243,12 +243,18 @@ def scaled_starts(one: Starts, nodes: int, factor: float) -> Starts:
     )
 
 
-def within_cluster(table: PredictionTable, largest: int, cpus: int = 0) -> PredictionTable:
+def within_cluster(
+    table: PredictionTable, nodes: int, cpus: int = 0, gpus: int = 0
+) -> PredictionTable:
     """Table that ends with the cluster, as do its problems and the runs it proposes; 0: unknown.
 
     Where all of them were run, what needs another count for a curve is proposed half of the fewest.
-    cpus: of a node; 0: unknown.
+    cpus, gpus: of a node; 0: unknown.
     """
+    each = {Unit.NODES: 1, Unit.CPUS: cpus, Unit.GPUS: gpus}[table.unit]
+    # A size in CPUs or GPUs that was spread over one number of nodes ends with theirs.
+    own_nodes = 0 if table.unit is Unit.NODES else table.layout.nodes
+    largest = (own_nodes or nodes) * each
 
     def fitting(own: PredictionTable | ByType, one: Problem) -> Problem:
         counts = sorted({one.nodes for one in own.observed} | {one.nodes for one in own.starts})
@@ -260,8 +266,6 @@ def within_cluster(table: PredictionTable, largest: int, cpus: int = 0) -> Predi
     def problems(own: PredictionTable | ByType) -> tuple[Problem, ...]:
         return tuple(fitting(own, one) for one in own.problems if one.beyond <= largest)
 
-    if table.unit is not Unit.NODES:
-        return replace(table, in_cluster=largest * cpus if table.unit is Unit.CPUS else 0)
     if not largest:
         return table
     by_type = tuple(replace(one, problems=problems(one)) for one in table.by_type)

@@ -47,6 +47,11 @@ def node_cpus(runs: Iterable[RunRow]) -> dict[str, int]:
     return most
 
 
+def node_gpus(runs: Iterable[RunRow]) -> int:
+    """Most GPUs that a run had on a node; 0: none had any."""
+    return max((-(-(run.gpus or 0) // run.nodes) for run in runs if run.nodes > 0), default=0)
+
+
 def had_whole_nodes(run: RunRow, most: Mapping[str, int]) -> bool:
     """Whether no other job can have run on the nodes of a run; ``most`` is of `node_cpus`."""
     whole = most.get(f"{run.cluster}/{run.partition}")

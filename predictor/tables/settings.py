@@ -37,4 +37,5 @@ class TableSettings:
     pooled: PooledErrors = field(default_factory=PooledErrors)
     node_types: Mapping[str, NodeType] = field(default_factory=dict)
     node_cpus: Mapping[str, int] = field(default_factory=dict)
+    node_gpus: int = 0  #: most GPUs that a run had on a node
     sized: bool = False

@@ -432,8 +432,10 @@ def _lower(advice: Advice, decided: choosing.Decision, table: PredictionTable) -
 def _idle(case: DecisionContext, table: PredictionTable) -> Partition:
     """Stand in for a cluster without a view: empty, and no larger than it or the table is known."""
     known = case.place.largest if case.place else table.in_cluster
-    nodes = max(table.nodes[-1], case.request.asked or case.request.low)
-    nodes = min(nodes, known or nodes)
+    ran = [one.nodes for one in ran_on(table)]
+    # What neither runs nor the cluster's nodes show there may not be.
+    nodes = known or max([table.widest, *ran, case.request.asked or case.request.low])
+    nodes = min(nodes, max(table.nodes[-1], case.request.asked or case.request.low))
     return Partition(name="", nodes=nodes, profile=profile([(case.now_s, nodes)]))
 
 

@@ -90,7 +90,11 @@ def runs_of(seed: int, applications: int = 13) -> Iterator[JobRun]:
             state = JobState.TIMEOUT if ended else JobState.FAILED if lost else JobState.COMPLETED
             elapsed_s = min(run_s, limit_s) * (random.random() if lost and not ended else 1.0)
             at_s += random.randrange(1800, 40_000)
-            yield _run(number, k, asked, state, at_s, max(round(elapsed_s), 1), limit_s, memory)
+            elapsed_s = max(round(elapsed_s), 1)
+            # Every second accounting names the nodes of its runs.
+            yield _run(
+                number, k, asked, state, at_s, elapsed_s, limit_s, memory, listed=seed % 2 == 0
+            )
 
 
 def _run(
@@ -102,6 +106,8 @@ def _run(
     elapsed_s: int,
     limit_s: int,
     memory: int | None,
+    *,
+    listed: bool,
 ) -> JobRun:
     given: dict[str, Any] = {}
     if memory:
@@ -130,6 +136,7 @@ def _run(
         tasks=asked.tasks,
         gpus=asked.gpus or None,
         req_gpus=asked.gpus or None,
+        node_list=f"n[1-{asked.nodes}]" if listed else "",
         **given,
     )
 
