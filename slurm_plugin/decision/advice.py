@@ -611,7 +611,7 @@ class _LimitBasis:
         if not self.supported(nodes):
             about = time_span(at(table, nodes).time_s)
             few = table.runs < _FEW
-            how = "too few to be sure" if few else "no run time is sure here"
+            how = "too few to be sure" if few else "how long the longest take is not sure"
             runs = count(table.runs, "run")
             texts.append(f"After {runs}: about {about}, ask for {limit}; {how}.")
         if limits.limit_s < self.own_s:

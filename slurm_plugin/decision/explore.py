@@ -145,11 +145,21 @@ class PendingTries:
 
     def __init__(self) -> None:
         self._tries: dict[str, _Try] = {}
+        self.changes = 0  #: grows with each try
+
+    def listed(self) -> dict[str, "_Try"]:
+        """Give the last try of each application, by the key of its table."""
+        return dict(self._tries)
+
+    def put(self, tries: dict[str, "_Try"]) -> None:
+        """Take the tries of another service in place of one's own."""
+        self._tries = tries
 
     def add(self, table: PredictionTable, decision_id: str, at_s: float) -> None:
         """Note that a job is tried on another count."""
         self._tries.pop(table.key, None)
         self._tries[table.key] = _Try(decision_id, at_s, _moved(table))
+        self.changes += 1
         while len(self._tries) > _MOST:
             del self._tries[next(iter(self._tries))]
 

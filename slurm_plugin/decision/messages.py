@@ -83,6 +83,24 @@ def changed(
     return changes and f"nimo: this job {changes}"
 
 
+def announced(decision: Decision, request: Request, advised: int | None) -> str:
+    """Say on which count sbatch will run a job that is advised another one; empty: on that.
+
+    decision: of the job as it is asked for.
+    """
+    chosen, limit = decision.chosen, ""
+    if decision.action is not Action.SET or chosen is None or chosen.nodes == advised:
+        return ""
+    own_s = request.asked_limit_s or inf
+    if chosen.limit_s is not None and chosen.limit_s > own_s:
+        limit = f" and --time={duration(chosen.limit_s)}"
+    what = f"As it is, sbatch will run this on {request.unit.counted(chosen.nodes)}{limit}"
+    if decision.learns:
+        tried, of = decision.learns
+        return f"{what}, to learn how it scales ({tried} of {of}); nimo:learn=off forbids that."
+    return f"{what}: {request.unit.words(decision.reason.text)}."
+
+
 def limit_reached(
     case: DecisionContext,
     nodes: int | None,

@@ -29,7 +29,7 @@ from slurm_plugin.decision.policy import Action, Decision, decide, opened_by_run
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.reasons import MISSED, Reason
-from slurm_plugin.protocol.request_messages import Job
+from slurm_plugin.protocol.request_messages import HookLevel, Job
 from slurm_plugin.protocol.status_messages import WaitAccuracy
 from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.partition_view import in_each_partition
@@ -49,6 +49,7 @@ class DecisionService:
     cpu_clock: processor time of the thread that answers, seconds.
     most_s: processor time of one request; a job that takes more is not changed.
     bookings: nodes booked for users' jobs since the latest view of the cluster.
+    tries: the last try of each application.
     plans: what came of limits to plan with; may be exchanged at any time.
     waits: how near predicted waits came on this cluster; may be exchanged at any time.
     """
@@ -70,7 +71,7 @@ class DecisionService:
         self._contexts = context_builder.ContextBuilder(config, self.bookings, later, self._budget)
         self.config = config
         self._tickets = tickets.TicketCache(publish)
-        self._tries, self._recent = PendingTries(), RecentCounts()
+        self.tries, self._recent = PendingTries(), RecentCounts()
         self.tables = PredictionLookup()
         self.waits = WaitAccuracy()
         self.plans = SoftPlans()
@@ -199,7 +200,7 @@ class DecisionService:
         decided = msgspec.structs.replace(decided, memory=memory, soft=soft)
         answer = permitted(case, decided, self._cluster)
         if decided.reason is Reason.LEARNING and answer.set is not None and case.table:
-            self._tries.add(case.table, decision_id, case.now_s)
+            self.tries.add(case.table, decision_id, case.now_s)
         if case.site.mode in (Mode.ADVISE, Mode.ENFORCE):
             answer.admin_comment = note_of(case, decided, answer.set, decision_id=decision_id)
         return decided, answer, decision_id
@@ -243,10 +244,19 @@ class DecisionService:
                 advice = side_by_side(choices) or self._advice(case, rules)
                 best = next((row for row in advice.rows if row.recommended), None)
                 advice.waits = self.waits.like(best.wait_s) if best else None
+                advice.submit_text = self._announced(job, advice, now_s, private=private)
                 return advice
         except context_builder.BudgetSpent:
             error = "this takes too much processor time; name fewer partitions or features"
             return Advice(ok=False, error=error)
+
+    def _announced(self, job: Job, advice: Advice, now_s: float, *, private: bool) -> str:
+        """Say what the submission of a job as it is would make of it, if it is something else."""
+        newest = msgspec.structs.replace(job, hook=max(job.hook, HookLevel.SIZES))
+        case = self._contexts.build(newest, now_s, private=private, prompt=True)
+        if case.site.mode is not Mode.ENFORCE:
+            return ""
+        return messages.announced(self._decide(case), case.request, advice.nodes)
 
     def advise_at(self, job: Job, places: Sequence[PartitionContext], *, now_s: float) -> Advice:
         """Advise without a view of the cluster, as if all nodes were free.
@@ -298,7 +308,7 @@ class DecisionService:
             reason = case.request.fixed or problem or Reason.UNKNOWN_APPLICATION
             return Decision(action=Action.KEEP, reason=reason)
         request = case.request
-        if request.explore and self._tries.pending(case.table, self._cluster, case.now_s):
+        if request.explore and self.tries.pending(case.table, self._cluster, case.now_s):
             request = msgspec.structs.replace(request, explore=False)
         given = PolicyInput(request, case.table, case.place, self._rules, case.now_s)
         proven = bool(request.proven) and not self._recent.is_study(

@@ -128,6 +128,8 @@ class Advice:
     nodes: int | None = None  #: the recommended count
     directive: str = ""  #: ``#SBATCH --nodes=4``
     memory_directive: str = ""  #: ``#SBATCH --mem=5300M``; empty: what the job asks for will do
+    #: what sbatch will do with the job as it is, where that is not what is recommended
+    submit_text: str = ""
     size_text: str = ""  #: what the recommended size is made of, in plain words
     script_text: str = ""  #: what the script fixes itself, in plain words; empty: nothing
     time_directive: str = ""  #: ``#SBATCH --time=00:20:00 --time-min=00:15:00``

@@ -108,17 +108,18 @@ def _starts(row: Row) -> str:
 def _sentences(advice: Advice) -> Iterator[str]:
     """Give what there is to say, the most urgent first."""
     yield advice.comment_text
+    yield advice.submit_text
     yield fmt.printable(advice.script_text)
     yield _deadline(advice)
     yield advice.limit_text
+    yield advice.size_text
+    yield advice.time_text
     sure = advice.verdict == "reliable"
     if not sure:
         yield _doubt(advice)
     if not advice.directive:
         yield advice.reason
     yield _change(advice)
-    yield advice.size_text
-    yield advice.time_text
     if advice.directive and not advice.deadline_text:
         yield advice.reason
     if sure:

@@ -50,6 +50,11 @@ def advise_like(store: Store, usual: UsualJob, config: Config, *, now_s: float) 
     return _advised(job, config, tables, places, now_s=now_s)
 
 
+def tables_like(store: Store, usual: UsualJob, config: Config) -> PredictionLookup:
+    """Give the tables for jobs that are like a run."""
+    return _read(store, make_job(usual.fields()), config, usual.run.identity, usual.run)[0]
+
+
 def _advised(
     job: Job,
     config: Config,

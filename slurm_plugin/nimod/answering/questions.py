@@ -71,6 +71,10 @@ class StateSender:
         if self._new("tables", tables):
             yield from _sliced("node_types", tables.node_types)
             yield "tables", (tables.version, len(tables), tables.off)
+        tries = self._service.tries
+        if self._new("tries", (tries.changes,)):
+            yield from _sliced("try", tries.listed())
+            yield "tries", None
         if self._new("accuracy", waits):
             yield "accuracy", waits
         if cluster is not None and self._new("look", cluster.taken_s):
@@ -136,6 +140,8 @@ class WorkerState:
             self.config = self.service.config = value
         elif name == "accuracy":
             self.service.waits = value
+        elif name == "tries":
+            self.service.tries.put(self._taken("try"))
         elif name == "tables":
             version, count, off = value
             self.service.tables = PredictionLookup(
