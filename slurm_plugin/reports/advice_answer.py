@@ -30,6 +30,7 @@ def answer(advice: Advice, *, every_sentence: bool = False) -> str:
     if advice.rows and (every_sentence or advice.verdict != "reliable"):
         sentences.append(advice.verdict_text)
     shown = sentences if every_sentence else sentences[:_MOST_SENTENCES]
+    shown = [advice.submit_text, *shown] if advice.submit_text else shown
     later = "\n".join(filter(None, (advice.begin_text, advice.begin_directive)))
     return "\n\n".join(filter(None, ("\n".join([headline, *lines]), "\n".join(shown), later)))
 
@@ -108,7 +109,6 @@ def _starts(row: Row) -> str:
 def _sentences(advice: Advice) -> Iterator[str]:
     """Give what there is to say, the most urgent first."""
     yield advice.comment_text
-    yield advice.submit_text
     yield fmt.printable(advice.script_text)
     yield _deadline(advice)
     yield advice.limit_text

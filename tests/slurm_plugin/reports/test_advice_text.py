@@ -363,3 +363,11 @@ def test_other_options_change_nothing():
     assert for_command(ADVICE, ["partition", "deadline"]) is ADVICE
     empty = Advice(verdict="unknown", verdict_text="Not enough is known.")
     assert for_command(empty, ["wrap", "nodes"]) is empty
+
+
+def test_what_sbatch_will_do_instead_is_always_said():
+    words = {"time_text": "After 2 runs: too few.", "limit_text": "A limit ended runs."}
+    advice = Advice(submit_text="As it is, sbatch will run this on 5 nodes.", **words)
+    shown = "\n".join(text.render(advice, now_s=0.0))
+    for said in (advice.submit_text, *words.values()):
+        assert said in shown
