@@ -67,7 +67,8 @@ def test_all_facts_are_retained(store, store_url):
     store.runs.add([given])
     row = runs_with(store, KeyLevel.TAG, "ada/wrf/d01")[0]
     joined = {
-        "node_type", "asked_size", "asked_unit", "asked_low", "asked_high", "least_nodes", "try_of",
+        "node_type", "asked_size", "asked_unit", "asked_low", "asked_high", "asked_limit_s",
+        "least_nodes", "try_of",
         "node_watts", "failed_steps", "digest", "earlier", "components", "submission",
     }  # fmt: skip
     for name in set(RunRow.__slots__) - {"run_id", "tag", "script", "line", *joined}:
