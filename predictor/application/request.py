@@ -159,7 +159,9 @@ def _of_one_problem(
 ) -> types.PredictionTable:
     """Table of a job whose problem is that of all runs: rows are what was measured.
 
-    A count that was not run follows from the nearest one that was.
+    A count that was not run follows from the nearest one that was.  Between two that were its run
+    time is that of the curve, and its interval the narrower of the curve's, which its record of
+    such counts made, and that of the change.
 
     ran: counts that jobs for the same range had.
     """
@@ -167,11 +169,15 @@ def _of_one_problem(
     nodes = _counts(table, asked, level)
     rows = []
     for n in nodes:
-        if table.is_curve and min(observed) <= n <= max(observed):
+        within = table.is_curve and min(observed) <= n <= max(observed)
+        if within and n in observed:
             rows.append(_Row.of_table(table, n))
-        else:
-            near = min(observed, key=lambda count: abs(log(count / n)))
-            rows.append(_Row.changed(table, change, near, n, asked, measured=n in ran))
+            continue
+        near = min(observed, key=lambda count: abs(log(count / n)))
+        row = _Row.changed(table, change, near, n, asked, measured=n in ran)
+        if within:
+            row = min(_Row.of_table(table, n), row.on_curve(table), key=_Row.width)
+        rows.append(row)
     # Where some doubt is left that it is one problem, a change of count is not reliable.
     sure = [_is_sure(_changes(change, level, n, asked), table) for n in nodes]
     by_count = [tables.verdict_at(table, n) for n in nodes]
@@ -302,6 +308,25 @@ class _Row:
             tables.longest(table, level) * middle / here.time_s,
             starts and tables.scaled_starts(starts, nodes, middle / here.time_s),
             _is_sure(logs, table),
+        )
+
+    def width(self) -> float:
+        """Ratio of the ends of the interval."""
+        return self.high_s / self.low_s
+
+    def on_curve(self, table: types.PredictionTable) -> "_Row":
+        """Give the row with the run time of the table, and its own share about that."""
+        here = tables.at(table, self.nodes)
+        share = here.time_s / self.time_s
+        return replace(
+            self,
+            time_s=here.time_s,
+            low_s=self.low_s * share,
+            high_s=self.high_s * share,
+            curve_sd=here.curve_sd,
+            tails_s=tuple(tail_s * share for tail_s in self.tails_s),
+            longest_s=self.longest_s * share,
+            starts=self.starts and tables.scaled_starts(self.starts, self.nodes, share),
         )
 
 

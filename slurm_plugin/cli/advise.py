@@ -11,8 +11,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import NimoError, ScriptError, SlurmError
@@ -21,7 +20,7 @@ from slurm_plugin.cli import plot
 from slurm_plugin.cli.command_context import Options, nimod_socket, table_options, user_settings
 from slurm_plugin.cli.common_options import HelpFormatter, add_manners, number
 from slurm_plugin.cli.exit_status import guarded, listed
-from slurm_plugin.cli.sbatch_request import clusters_of, fits, needs_slurm, request
+from slurm_plugin.cli.sbatch_request import clusters_of, needs_slurm, request
 from slurm_plugin.config.settings_file import leaves_out
 from slurm_plugin.nimod import line_client
 from slurm_plugin.protocol.advice_messages import Advice
@@ -164,8 +163,9 @@ def _one(args: argparse.Namespace, sbatch: Sequence[str], settings: Callable[[],
         parser().error(unknown)
     job = request(sbatch, user=args.user)
     advice = _answer(args, settings, job, clusters_of(job, sbatch))
-    texts: Iterator[str] = iter(())
-    if not scripts:  # for people, as wide as their terminal: the tables, then what to do
+    if needs_slurm(job, sbatch, advice.largest):
+        _check(sbatch, job, _rules(args, settings))
+    if not scripts:  # for people, as wide as their terminal
         texts = render(
             for_command(advice, command.options),
             now_s=time.time(),
@@ -174,12 +174,7 @@ def _one(args: argparse.Namespace, sbatch: Sequence[str], settings: Callable[[],
             width=terminal_width(),
             options=table_options(args),
         )
-    if needs_slurm(job, sbatch, advice.largest):
-        if fits(job, advice.largest):
-            # At once: Slurm may take its time.  What to paste is for jobs that it takes.
-            _print(islice(texts, 1))
-        _check(sbatch, job, _rules(args, settings))
-    _print(texts)
+        _print(texts)
     if "test-only" in command.options:
         _ask_slurm(advice, sbatch, job, _rules(args, settings), text=not scripts)
     if args.json:

@@ -14,7 +14,7 @@ _PLACED = 5000
 def array_text(
     array: str, size: int, run_s: float, supply: NodeAvailability | None, *, begin_s: float
 ) -> str:
-    """Say when all tasks of an array have ended; empty where it has one, or that is not known.
+    """Say when all tasks of an array have ended; empty where that is not known, or it has one.
 
     array: as ``--array`` has it, ``0-99%4``.
     size: nodes, CPUs or GPUs of a task; ``run_s``: its run time, seconds.
@@ -22,7 +22,10 @@ def array_text(
     begin_s: no task starts before, seconds since the epoch.
     """
     indexes, _, throttle = array.partition("%")
-    tasks = count_indexes(indexes)
+    try:
+        tasks = count_indexes(indexes)
+    except ValueError:  # Slurm refuses it
+        return ""
     if tasks < 2:
         return ""
     at_once = int(throttle) if throttle.isdecimal() and int(throttle) else tasks

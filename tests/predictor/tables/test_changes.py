@@ -80,6 +80,27 @@ def test_a_count_that_was_not_run_leaves_the_curve_by_a_tenth():
     assert width(job, 3) > math.hypot(own, 2 * 1.645 * 0.09)
 
 
+@pytest.mark.parametrize("kink", [1.0, 0.7])
+def test_a_count_between_two_that_ran_is_no_less_sure_than_one_beyond_them(kink):
+    """With a kink the curve's record of counts that were not run is poor."""
+    noise = [math.exp(0.05 * NORMAL[(7 * i) % len(NORMAL)]) for i in range(32)]
+    curve = {1: 4100.0, 2: 2100.0, 4: 1100.0 * kink, 8: 600.0}
+    rows = [
+        replace(
+            row(n, curve[n] * factor),
+            run_id=i,
+            end_s=10_000 * i,
+            submit_s=10_000 * i - 9000,
+            limit_s=90_000,
+            mem_bytes=8 * GIB // n,
+        )
+        for i, (n, factor) in enumerate(zip([1, 2, 4, 8] * 8, noise, strict=True), 1)
+    ]
+    job = for_request(made(rows), 4)
+    assert job.change.one_problem
+    assert all(width(job, n) <= width(job, 16) for n in (3, 5, 6, 7))
+
+
 @pytest.mark.parametrize("runs", [2, 3, 10, 200])
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.9, 0.98])
 def test_ends_of_a_change_are_those_of_students_t(runs, share):

@@ -25,6 +25,8 @@ HOUR = 3600.0
         ("0-9%50", profile([(NOW, 20)]), "All 10 tasks end in about 1.0 h."),
         ("0-9", profile([(NOW, 1)]), ""),
         ("7", None, ""),
+        ("1-9:0", None, ""),
+        ("1-0", None, ""),
     ],
 )
 def test_the_end_of_an_array(array, supply, said):
