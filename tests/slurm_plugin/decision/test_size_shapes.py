@@ -146,4 +146,4 @@ def test_an_array_over_nodes_is_advised_on_each_of_its_tasks():
     request = job(array_inx="0-9", min_nodes=4, max_nodes=4)
     reported = advisor(tables=[table()]).advise(request, now_s=NOW)
     assert reported.directive.startswith("#SBATCH --nodes=")
-    assert reported.size_text == "The numbers are those of one task of the array."
+    assert reported.size_text.startswith("The numbers are those of one task of the array. All 10")
