@@ -12,7 +12,8 @@ ext2, ext4  the four smallest                       beyond, to twice (four times
 adept3, 4   the three (four) smallest without n=1   beyond, to eight times the largest seen
 ==========  ======================================  =============================================
 
-Beside that: how well intervals of T(n)/T(asked) hold after three runs of one job, with noise.
+Beside that: how well intervals of T(n)/T(asked) hold after three runs of one job, with noise, and
+those of run times between counts that ran.
 
 Error: distance of prediction and actual time over the actual time, in percent.  ``family`` is the
 mean over applications of the median of each, so that many curves of one application do not outvote
@@ -33,6 +34,7 @@ from typing import Any
 import _bench
 import _generated
 import numpy as np
+from _between_counts import between
 from _parametric import Amdahl, AmdahlLog, Usl
 from numpy.typing import NDArray
 from sizes import c3o
@@ -234,7 +236,11 @@ def main() -> None:
         for noise in NOISES
     ]
     _bench.table(changes, title="Change of count after three runs")
-    _bench.write(arguments.json, accuracy=figures, verdicts=verdicts, units=units, changes=changes)
+    times = [dict(zip(one.nodes, one.times_s, strict=True)) for one in curves]
+    inner = [between(times, noise) for noise in NOISES]
+    _bench.table(inner, title="Counts between four that ran, six runs each")
+    figures_of = {"units": units, "changes": changes, "between": inner}
+    _bench.write(arguments.json, accuracy=figures, verdicts=verdicts, **figures_of)
 
 
 def by_unit(curves: Sequence[Measured]) -> list[dict[str, Any]]:
