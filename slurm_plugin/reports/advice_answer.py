@@ -30,7 +30,8 @@ def answer(advice: Advice, *, every_sentence: bool = False) -> str:
     if advice.rows and (every_sentence or advice.verdict != "reliable"):
         sentences.append(advice.verdict_text)
     shown = sentences if every_sentence else sentences[:_MOST_SENTENCES]
-    shown = [advice.submit_text, *shown] if advice.submit_text else shown
+    # How sure the lines are, and what comes of the job without them.
+    shown = [one for one in (advice.submit_text, advice.time_text) if one] + shown
     later = "\n".join(filter(None, (advice.begin_text, advice.begin_directive)))
     return "\n\n".join(filter(None, ("\n".join([headline, *lines]), "\n".join(shown), later)))
 
@@ -113,7 +114,6 @@ def _sentences(advice: Advice) -> Iterator[str]:
     yield _deadline(advice)
     yield advice.limit_text
     yield advice.size_text
-    yield advice.time_text
     sure = advice.verdict == "reliable"
     if not sure:
         yield _doubt(advice)
