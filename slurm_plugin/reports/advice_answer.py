@@ -27,7 +27,7 @@ def answer(advice: Advice, *, every_sentence: bool = False) -> str:
     lines = lines_to_paste(advice)
     headline = _headline(advice, ends=" Ask for:" if lines else "")
     sentences = [one for one in _sentences(advice) if one]
-    if advice.rows and (every_sentence or advice.verdict != "reliable"):
+    if every_sentence and advice.rows and advice.verdict_text not in sentences:
         sentences.append(advice.verdict_text)
     shown = sentences if every_sentence else sentences[:_MOST_SENTENCES]
     # How sure the lines are, and what comes of the job without them.
@@ -116,7 +116,7 @@ def _sentences(advice: Advice) -> Iterator[str]:
     yield advice.size_text
     sure = advice.verdict == "reliable"
     if not sure:
-        yield _doubt(advice)
+        yield _doubt(advice) or (advice.verdict_text if advice.rows else "")
     if not advice.directive:
         yield advice.reason
     yield _change(advice)
