@@ -1,7 +1,6 @@
 """The advice that nimo-advise shows: node counts side by side, one of them recommended."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import inf, isfinite, log
 from operator import le
 from typing import Any
@@ -9,49 +8,27 @@ from typing import Any
 from msgspec.structs import replace
 
 from predictor.application.request import counts_run, for_request
-from predictor.table import (
-    at,
-    covers,
-    level_quantile,
-    longest,
-    of_all_limits,
-    quantile,
-    ran_on,
-    starts_at,
-    verdict_at,
-    worse,
-)
+from predictor.table import at, covers, ran_on, verdict_at, worse
 from predictor.types import Prediction, PredictionTable, Starts, Verdict
 from sacct_ingest.errors import ConfigError
-from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.submission import JobKind
-from sacct_ingest.text.slurm_text import time_span
 from sacct_ingest.text.tag import tag_fault
-from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.config.settings import Policy
 from slurm_plugin.decision import messages, sizes
 from slurm_plugin.decision import policy as choosing
 from slurm_plugin.decision.allowed_counts import (
     PolicySettings,
     Request,
-    asked_limit_of,
-    is_otherwise,
     is_own_work,
     is_serial,
     is_supported,
     scales,
-    trusted,
 )
 from slurm_plugin.decision.array_end import array_text
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.memory_and_limits import (
-    TimeLimits,
-    floors,
-    limits_on,
-    memory_to_ask,
-    whole_minutes,
-)
+from slurm_plugin.decision.limit_advice import LimitBasis, basis_of, limits_to_ask
+from slurm_plugin.decision.memory_and_limits import TimeLimits, memory_to_ask
 from slurm_plugin.decision.node_options import STARTING_S, Option, PolicyInput, end_differences
 from slurm_plugin.evaluation.costs import (
     check_series,
@@ -66,18 +43,8 @@ from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import footprint, memory_bytes
 from slurm_plugin.slurm.node_pool import profile
 from slurm_plugin.slurm.partition_view import UNKNOWN
-from slurm_plugin.text.formatting import (
-    clock,
-    count,
-    duration,
-    limit_text,
-    percent,
-    printable,
-    short_clock,
-)
+from slurm_plugin.text.formatting import clock, duration, percent, printable, short_clock
 
-#: Finished runs that say little of how long the longest take.
-_FEW = 10
 #: Reasons that bind a submission but not somebody who still considers what to ask for.
 #: Each task of an array has the size that is advised.
 _OPEN_QUESTION = frozenset({Reason.FIXED_COUNT, Reason.NOT_OPTED_IN, Reason.ARRAY})
@@ -153,7 +120,7 @@ def advice_of(
         advice.reason += " (The queue is unknown, and taken for empty.)"
     if best is not None:
         _recommend(advice, best.nodes, submitted, rules.policy.memory_margin)
-    basis = _basis(case, considered, decided, table, rules, part)
+    basis = basis_of(case, considered, decided, table, rules, part)
     if own_work:
         _name_limit(advice, case, basis, best or decided.chosen)
     _lower(advice, decided, table)
@@ -165,7 +132,7 @@ def advice_of(
                 option,
                 table,
                 base,
-                _limits(option, basis) if own_work else None,
+                limits_to_ask(option, basis) if own_work else None,
                 best=advice.nodes,
                 waits=fresh,
             )
@@ -218,28 +185,14 @@ def may_be_pasted(case: DecisionContext, table: PredictionTable) -> bool:
     return decides or is_own_work(table, case.job.user_name)
 
 
-def _basis(
-    case: DecisionContext,
-    request: Request,
-    decided: choosing.Decision,
-    table: PredictionTable,
-    rules: PolicySettings,
-    part: Partition,
-) -> "_LimitBasis":
-    any_limit = of_all_limits(case.table or table)
-    if decided.request is not None:
-        any_limit = for_request(any_limit, decided.request.nodes, request.given)
-    return _LimitBasis(request, table, any_limit, rules, part.max_time_s or inf)
-
-
 def _name_limit(
-    advice: Advice, case: DecisionContext, basis: "_LimitBasis", chosen: Option | None
+    advice: Advice, case: DecisionContext, basis: LimitBasis, chosen: Option | None
 ) -> None:
     """Name a limit for the count that is advised, or that the job asks for."""
     table = basis.table
     nodes = chosen.nodes if chosen else table.asked or basis.request.asked or basis.request.low
     if chosen is not None:
-        limits = _limits(chosen, basis)
+        limits = limits_to_ask(chosen, basis)
     elif table.kind is JobKind.WORK and basis.speaks:
         limits = basis.to_ask(nodes)
     else:
@@ -529,110 +482,6 @@ def _describe_array(
     run_s = shown.prediction.time_s
     end = array_text(case.job.array_inx, shown.nodes, run_s, supply, begin_s=begin_s)
     advice.size_text = f"The numbers are those of one task of the array. {end}".strip()
-
-
-@dataclass(frozen=True, slots=True)
-class _LimitBasis:
-    """What the time limits of an advice follow from: none of it depends on the job's own limit.
-
-    table: of one job; ``any_limit``: the same of jobs with any time limit.
-    """
-
-    request: Request
-    table: PredictionTable
-    any_limit: PredictionTable
-    rules: PolicySettings
-    most_s: float  #: longest limit of the partition
-
-    @property
-    def own_s(self) -> float:
-        """Time limit that the job asks for, seconds."""
-        return self.request.asked_limit_s or self.request.limit_s or inf
-
-    @property
-    def asked_s(self) -> float:
-        """Time limit that such jobs ask for, as far as it is known."""
-        return self.table.asked_limit_s or self.request.asked_limit_s or 0.0
-
-    def supported(self, nodes: int) -> bool:
-        """Whether runs say how long the longest take, as what changes a job has to rest on."""
-        share = self.rules.time_limit.quantile
-        known = quantile(self.any_limit, nodes, share) is not None
-        return known and bool(trusted(self.table, [nodes]))
-
-    def on(self, nodes: int) -> TimeLimits | None:
-        """Limit that holds such runs on a count; None: so many were cut off that none is known."""
-        table, rules = self.any_limit, self.rules
-        time_s = quantile if self.supported(nodes) else level_quantile
-        asked = asked_limit_of(self.request)
-        (made,) = limits_on(table, [nodes], rules.time_limit, asked, self.asked_s, time_s)
-        if made is None or at(table, nodes).unbounded:
-            return None
-        ended, limit_s = table.limit_reached, max(made.limit_s, self.least_s(nodes))
-        if ended and ended.state == JobState.TIMEOUT and ended.limit < at(table, nodes).high_s:
-            limit_s = max(limit_s, messages.beyond_reached(ended, ended.limit))
-        least_s = made.least_s if self.supported(nodes) else None
-        return TimeLimits(min(limit_s, self.most_s), least_s)
-
-    def least_s(self, nodes: int) -> float:
-        """Limit that a run may need: a shorter one becomes longer.
-
-        No more than any start ran, but on fewer nodes than asked for: see `CountQuestion.limit`.
-        """
-        table, share = self.any_limit, self.rules.time_limit.quantile
-        one, high_s = starts_at(table, nodes), at(table, nodes).high_s
-        started_s = (one.end_s(share) or 0.0) if one else 0.0
-        seen_s = longest(table, nodes) or inf if nodes >= table.asked else inf
-        needed_s = max(min(high_s, seen_s), started_s)
-        return whole_minutes(needed_s * self.rules.policy.limit_margin)
-
-    @property
-    def speaks(self) -> bool:
-        """Whether runs are of this work, and nothing else decides on its limit."""
-        request = self.request
-        elsewhere = request.deadline_s or request.distrusted or request.time_use is TimeUse.OFF
-        return not (elsewhere or self.table.is_guess or is_otherwise(self.table))
-
-    def to_ask(self, nodes: int) -> TimeLimits | None:
-        """Limit to ask for: a shorter one, or a longer one that a run needs; None: its own does."""
-        limits = self.on(nodes) if covers(self.any_limit, nodes) else None
-        if limits is None or limits.limit_s == self.own_s:
-            return None
-        least_s = self.least_s(nodes)
-        fewer = nodes < self.table.asked
-        too_short = self.own_s < (least_s if fewer else min(least_s, at(self.table, nodes).high_s))
-        longer = too_short and least_s <= self.most_s
-        return limits if longer or limits.limit_s < self.own_s else None
-
-    def text(self, nodes: int, limits: TimeLimits) -> str:
-        """Say how sure a limit is, and what keeps it from being shorter."""
-        table, limit = self.any_limit, duration(limits.limit_s)
-        texts = []
-        if not self.supported(nodes):
-            about = time_span(at(table, nodes).time_s)
-            few = table.runs < _FEW
-            how = "too few to be sure" if few else "how long the longest take is not sure"
-            runs = count(table.runs, "run")
-            texts.append(f"After {runs}: about {about}, ask for {limit}; {how}.")
-        if limits.limit_s < self.own_s:
-            binding = floors(table, nodes, self.rules.time_limit, self.asked_s)
-            least = next((why for s, why in binding if s == limits.limit_s), "")
-            texts.append(f"No less than {limit}: {least}." if least else "")
-        if 0 < self.table.asked_limit_s < self.own_s < inf:
-            most = limit_text(self.table.asked_limit_s)
-            texts.append(f"Its last runs asked for {most} at most: a larger problem takes longer.")
-        return " ".join(filter(None, texts))
-
-
-def _limits(option: Option, basis: _LimitBasis) -> TimeLimits | None:
-    """Time limit to ask for on a count of the advice."""
-    if basis.table.kind is not JobKind.WORK:
-        return None
-    return (
-        basis.to_ask(option.nodes)
-        if basis.speaks
-        else choosing.limits_to_ask(option, basis.request)
-    )
 
 
 def _memory_directive(
