@@ -298,7 +298,8 @@ def test_a_user_who_connects_too_often_is_told_so_and_slurmctld_is_served(watche
     status = watched.status()
     refused = {(one.principal, one.resource): one.count for one in status.refused}
     assert refused["user", "arrivals"] > 100
-    assert watched.log.read_text().count("has reached the limit") == 1
+    # Once of this user; a busy machine may reach limits of all of them, too.
+    assert watched.log.read_text().count("has reached the limit of 20 new connections") == 1
     assert watched.decide().action == "set"
 
 
