@@ -481,7 +481,8 @@ def _describe_array(
     begin_s = max(case.now_s, case.request.begin_s)
     run_s = shown.prediction.time_s
     end = array_text(case.job.array_inx, shown.nodes, run_s, supply, begin_s=begin_s)
-    advice.size_text = f"The numbers are those of one task of the array. {end}".strip()
+    texts = ("The numbers are those of one task of the array.", end, advice.size_text)
+    advice.size_text = " ".join(filter(None, texts))
 
 
 def _memory_directive(

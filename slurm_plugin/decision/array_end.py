@@ -1,14 +1,16 @@
 """When a job array ends: its tasks run as places become free, and as many at once as it allows."""
 
-from heapq import heappop, heappush
-from math import inf
+from collections import deque
+from math import ceil, inf
 
 from sacct_ingest.text.hostlist import count_indexes
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.slurm.node_pool import NodeAvailability, first_fit, take
 
-#: Tasks that are placed one by one; the rest ends at the pace of the later half of these.
-_PLACED = 5000
+#: Moments at which tasks start that are looked at; the rest goes on at the pace of the later half.
+_STARTS = 300
+#: Steps of what is free that are looked at; of more steps several are taken as their least.
+_STEPS = 200
 
 
 def array_text(
@@ -18,7 +20,7 @@ def array_text(
 
     array: as ``--array`` has it, ``0-99%4``.
     size: nodes, CPUs or GPUs of a task; ``run_s``: its run time, seconds.
-    supply: what is free of them over time; None: unknown, and taken for enough.
+    supply: what is free of them over time; None: unknown, and enough for what may run at once.
     begin_s: no task starts before, seconds since the epoch.
     """
     indexes, _, throttle = array.partition("%")
@@ -26,39 +28,51 @@ def array_text(
         tasks = count_indexes(indexes)
     except ValueError:  # Slurm refuses it
         return ""
-    if tasks < 2:
+    at_once = min(int(throttle), tasks) if throttle.isdecimal() and int(throttle) else tasks
+    if tasks < 2 or (supply is None and at_once == tasks):
         return ""
-    at_once = int(throttle) if throttle.isdecimal() and int(throttle) else tasks
-    some = f", {at_once} at once," if at_once < tasks else ""
     if supply is None:
-        supply = NodeAvailability((begin_s,), (size * tasks,), rising=True)
-    end_s = _last_end(tasks, min(at_once, tasks), size, run_s, supply, begin_s)
+        supply = NodeAvailability((begin_s,), (size * at_once,), rising=True)
+    end_s = _last_end(tasks, at_once, size, run_s, supply, begin_s)
     if end_s == inf:
         return ""
-    return f"All {tasks} tasks{some} end in about {time_span(end_s - begin_s)}."
+    throttled = f", {at_once} at once," if at_once < tasks else ""
+    return f"All {tasks} tasks{throttled} end in about {time_span(end_s - begin_s)}."
 
 
 def _last_end(
     tasks: int, at_once: int, size: int, run_s: float, supply: NodeAvailability, begin_s: float
 ) -> float:
     """Moment when the last task has ended; infinite where one never fits."""
-    times, free = list(supply.times_s), list(supply.free)
-    running: list[float] = []
-    ends: list[float] = []
-    start_s = begin_s
-    for _ in range(min(tasks, _PLACED)):
-        if len(running) == at_once:
-            start_s = max(start_s, heappop(running))
-        start_s = first_fit(times, free, size, run_s, start_s)  # none before a like one
+    times, free = _thinned(supply)
+    running: deque[tuple[float, int]] = deque()  # ends, which rise, and how many tasks end then
+    start_s, waiting, allowed = begin_s, tasks, at_once
+    half_s, half_waiting = begin_s, tasks
+    for number in range(_STARTS):
+        if number == _STARTS // 2:
+            half_s, half_waiting = start_s, waiting
+        if not allowed:
+            end_s, allowed = running.popleft()
+            start_s = max(start_s, end_s)
+        start_s = first_fit(times, free, size, run_s, start_s)
         if start_s == inf:
             return inf
-        take(times, free, size, start_s, start_s + run_s)
-        heappush(running, start_s + run_s)
-        ends.append(start_s + run_s)
-    ends.sort()
-    rest = tasks - len(ends)
-    if not rest:
-        return ends[-1]
-    half = len(ends) // 2
-    pace_s = (ends[-1] - ends[half - 1]) / (len(ends) - half)
-    return ends[-1] + rest * max(pace_s, run_s / at_once)
+        end_s = start_s + run_s
+        fitting = NodeAvailability(tuple(times), tuple(free)).least(start_s, end_s) // size
+        started = min(fitting, allowed, waiting)
+        take(times, free, started * size, start_s, end_s)
+        running.append((end_s, started))
+        allowed -= started
+        waiting -= started
+        if not waiting:
+            return end_s
+    pace_s = (start_s - half_s) / (half_waiting - waiting)
+    return end_s + waiting * pace_s
+
+
+def _thinned(supply: NodeAvailability) -> tuple[list[float], list[int]]:
+    """Give the steps of what is free, few enough to look at each many times."""
+    stride = ceil(len(supply.times_s) / _STEPS)
+    firsts = range(0, len(supply.times_s), stride)
+    free = [min(supply.free[first : first + stride]) for first in firsts]
+    return list(supply.times_s[::stride]), free

@@ -112,9 +112,9 @@ class LimitBasis:
             runs = count(table.runs, "run")
             texts.append(f"After {runs}: about {about}, ask for {limit}; {how}.")
         if limits.limit_s < self.own_s:
-            binding = floors(table, nodes, self.rules.time_limit, self.asked_s)
-            least = next((why for s, why in binding if s == limits.limit_s), "")
-            texts.append(f"No less than {limit}: {least}." if least else "")
+            known = floors(table, nodes, self.rules.time_limit, self.asked_s)
+            binding = [bound for bound in known if bound.limit_s == limits.limit_s]
+            texts += [f"No less than {limit}: {bound.text()}." for bound in binding[:1]]
         if 0 < self.table.asked_limit_s < self.own_s < inf:
             most = limit_text(self.table.asked_limit_s)
             texts.append(f"Its last runs asked for {most} at most: a larger problem takes longer.")

@@ -7,6 +7,7 @@ Slurm is to plan with.  All are whole minutes, as slurmctld keeps them, rounded 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, inf
+from typing import NamedTuple
 
 from predictor.table import level_quantile, quantile, shared_out
 from predictor.types import UNBOUNDED, Memory, PredictionTable
@@ -184,7 +185,7 @@ def limits_on(
         if high_s is None or low_s is None:
             made.append(None)
             continue
-        floor_s = max(s for s, _ in floors(table, n, settings, asked_s))
+        floor_s = max(bound.limit_s for bound in floors(table, n, settings, asked_s))
         least_s = max(whole_minutes(low_s * settings.margin), floor_s)
         limit_s = max(whole_minutes(high_s * settings.margin), floor_s, asked.least_s or 0.0)
         own = asked.with_least and asked.least_s is None and least_s < limit_s
@@ -205,31 +206,42 @@ def holding_all(limits: Sequence[TimeLimits | None]) -> TimeLimits | None:
 def shortest(table: PredictionTable, nodes: int, settings: config.TimeLimit, own_s: float) -> float:
     """Shortest limit that may be set in place of ``own_s`` on so many nodes or more."""
     asked_s = max(table.asked_limit_s, own_s)
-    return max(s for s, _ in floors(table, nodes, settings, asked_s))
+    return max(bound.limit_s for bound in floors(table, nodes, settings, asked_s))
+
+
+class Floor(NamedTuple):
+    """What no time limit is shorter than, seconds, as a share of a time that is known."""
+
+    limit_s: float
+    share: float
+    of_s: float
+    words: str  #: with ``{share}``, and ``{limit}`` or ``{time}`` for what it is a share of
+
+    def text(self) -> str:
+        """Say why no limit is shorter."""
+        share, of_s = percent(self.share), self.of_s
+        return self.words.format(share=share, limit=limit_text(of_s), time=time_span(of_s))
 
 
 def floors(
     table: PredictionTable, nodes: int, settings: config.TimeLimit, asked_s: float
-) -> list[tuple[float, str]]:
-    """Seconds that no limit on so many nodes is shorter than, each with the reason in words.
+) -> list[Floor]:
+    """List what no limit on so many nodes is shorter than.
 
     A share of what such jobs ask for, a share of the longest run seen on as many nodes or more, and
-    what a limit stopped lately.
+    what a limit stopped lately: that run needed more, and the next such run does, too.
 
     asked_s: time limit that such jobs ask for.
     """
     runs = [one for one in table.longest if one.nodes >= nodes]
     longest_s = max((one.time_s for one in runs), default=0.0)
     cut_s = max((one.cut_s for one in runs), default=0.0)
-    asked = f"the {limit_text(asked_s)} that such jobs ask for"
-    of_asked = f"{percent(settings.least_share)} of {asked}"
-    of_longest = f"{percent(settings.longest_share)} of the longest run, {time_span(longest_s)}"
-    return [
-        (whole_minutes(settings.least_share * asked_s), of_asked),
-        (whole_minutes(settings.longest_share * longest_s), of_longest),
-        # What was stopped needed more than that, and the next such run does, too.
-        (whole_minutes(settings.margin * cut_s), f"a limit ended a run after {time_span(cut_s)}"),
-    ]
+    known = (
+        (settings.least_share, asked_s, "{share} of the {limit} that such jobs ask for"),
+        (settings.longest_share, longest_s, "{share} of the longest run, {time}"),
+        (settings.margin, cut_s, "a limit ended a run after {time}"),
+    )
+    return [Floor(whole_minutes(share * of_s), share, of_s, words) for share, of_s, words in known]
 
 
 #: An older view of the cluster does not say that the option is still there.

@@ -130,7 +130,7 @@ class Advice:
     memory_directive: str = ""  #: ``#SBATCH --mem=5300M``; empty: what the job asks for will do
     #: what sbatch will do with the job as it is, where that is not what is recommended
     submit_text: str = ""
-    size_text: str = ""  #: what the recommended size is made of, in plain words
+    size_text: str = ""  #: what the recommended size is made of, and when an array ends
     script_text: str = ""  #: what the script fixes itself, in plain words; empty: nothing
     time_directive: str = ""  #: ``#SBATCH --time=00:20:00 --time-min=00:15:00``
     time_text: str = ""  #: how sure that limit is, and what keeps it from being shorter

@@ -59,19 +59,6 @@ def chance_text(chance: float | None) -> str:
     return ">99 %" if chance > _SURE else "<1 %" if chance < 1 - _SURE else fmt.percent(chance)
 
 
-def between(low_s: float, high_s: float) -> str:
-    """Write an interval of durations as people say it: a unit that both have stands once.
-
-    >>> between(660, 840), between(1800, 5400), between(720, 720)
-    ('11 to 14 min', '30 min to 1.5 h', '12 min')
-    """
-    low, high = time_span(low_s), time_span(high_s)
-    if low == high:
-        return low
-    number, unit = low.split(" ")
-    return f"{number if high.endswith(f' {unit}') else low} to {high}"
-
-
 def _headline(advice: Advice, *, ends: str) -> str:
     row = answered(advice)
     if row is None:
@@ -83,7 +70,7 @@ def _headline(advice: Advice, *, ends: str) -> str:
     doubt = f", {_DOUBTS[advice.verdict]}" if advice.verdict in _DOUBTS else ""
     if row.unbounded or row.high_s is None:
         return f"Over {time_span(row.low_s)} on {size}{where}{doubt}{_starts(row)}.{ends}"
-    runs = f"{_share(advice.confidence)} runs: {between(row.low_s, row.high_s)}"
+    runs = f"{_share(advice.confidence)} runs: {fmt.spans(row.low_s, row.high_s)}"
     time = time_span(row.time_s)
     return f"About {time} on {size}{where}{doubt} ({runs}){_starts(row)}.{ends}"
 
@@ -133,7 +120,7 @@ def _doubt(advice: Advice) -> str:
     if not advice.problems or not advice.observe:
         return "".join(advice.problems[:1])
     size = advice.unit.counted(advice.observe)
-    return f"{advice.problems[0]}  One run on {size} would improve the prediction most."
+    return f"{advice.problems[0]}  To make the prediction surer, run it once on {size}."
 
 
 def _deadline(advice: Advice) -> str:

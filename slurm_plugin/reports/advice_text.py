@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.protocol.advice_messages import Advice, LayoutRow, PartitionRow, Row
 from slurm_plugin.reports.advice_answer import answer, answered, chance_text, lines_to_paste
 from slurm_plugin.text import formatting as fmt
@@ -95,7 +94,7 @@ def _around(advice: Advice) -> list[Row]:
     """Pick the node counts to show: those nearest to the answer, and the one asked for.
 
     Of counts that were run, powers of two, the first and the last, the recommended one, and the
-    one where a run would improve the prediction most.
+    one where a run would make the prediction surer.
     """
     rows, row = advice.rows, answered(advice)
     ends = {rows[0].nodes, rows[-1].nodes} if rows else set()
@@ -329,7 +328,7 @@ def _expected(advice: Advice, now_s: float) -> str:
     row = next((one for one in advice.rows if one.recommended), None)
     if row is None or row.end_low_s is None or row.end_high_s is None:
         return ""
-    waits = cols.between(row.wait_low_s, row.wait_high_s, time_span)
+    waits = fmt.spans(row.wait_low_s or 0.0, row.wait_high_s or 0.0)
     ends = cols.between(now_s + row.end_low_s, now_s + row.end_high_s, fmt.short_clock)
     return f"90 % interval: wait {waits}, end {ends}."
 

@@ -52,6 +52,19 @@ def span(seconds: float | None) -> str:
     return "-" if seconds is None else time_span(seconds)
 
 
+def spans(low_s: float, high_s: float) -> str:
+    """Write an interval of durations as people say it: a unit that both have stands once.
+
+    >>> spans(660, 840), spans(1800, 5400), spans(720, 720)
+    ('11 to 14 min', '30 min to 1.5 h', '12 min')
+    """
+    low, high = time_span(low_s), time_span(high_s)
+    if low == high:
+        return low
+    number, unit = low.split(" ")
+    return f"{number if high.endswith(f' {unit}') else low} to {high}"
+
+
 def clock(epoch_s: float | None) -> str:
     """Write a moment in local time as Slurm does, ``2026-11-21T16:30:00``; ``-`` for ``None``."""
     if epoch_s is None:

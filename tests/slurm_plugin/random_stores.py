@@ -142,7 +142,7 @@ def _run(
 
 
 def filled(folder: Path, seed: int, **settings: Any) -> Path:
-    """Store of one seed's runs with their tables; made once in a folder, whoever asks first."""
+    """Give the store of a seed's runs with their tables; it is made once in each folder."""
     path = folder / f"random-{seed}.db"
     with (folder / f"random-{seed}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

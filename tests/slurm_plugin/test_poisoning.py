@@ -83,7 +83,7 @@ def runs_of(user, work_s, *, first=1, repeats=12, **given):
             "end_s": submit_s + 10 + int(elapsed_s), "elapsed_s": max(elapsed_s, 1.0),
             "nodes": nodes, "cpus": nodes, "user": user, "uid": None, "name": "solve",
             "comment": TAG, "submit_line": "sbatch solve.sh", "work_dir": f"/home/{user}",
-            "node_list": "n[1-8]",  # so that the cluster is as large, whoever's runs there are
+            "node_list": "n[1-8]",  # eight nodes, with and without the runs of others
         }  # fmt: skip
         made.append(run(**fields | given))
     return made

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from slurm_plugin.decision.array_end import array_text
 from slurm_plugin.slurm.node_pool import profile
-from tests.slurm_plugin.decision.test_sizes import FREE, advice, look, one_node
+from tests.slurm_plugin.decision.test_sizes import FREE, TASKS, advice, look, one_node, sized
 from tests.slurm_plugin.made import NOW
 
 HOUR = 3600.0
@@ -17,7 +17,7 @@ HOUR = 3600.0
 @pytest.mark.parametrize(
     ("array", "supply", "said"),
     [
-        ("0-9", None, "All 10 tasks end in about 1.0 h."),
+        ("0-9", None, ""),
         ("0-9%2", None, "All 10 tasks, 2 at once, end in about 5.0 h."),
         ("1,3,5-9:2%1", None, "All 5 tasks, 1 at once, end in about 5.0 h."),
         ("0-9", profile([(NOW, 8)]), "All 10 tasks end in about 3.0 h."),
@@ -43,8 +43,23 @@ def test_with_so_many_places_it_takes_so_many_rounds(tasks, at_once, places, siz
     supply = profile([(NOW, places * size)])
     text = array_text(f"1-{tasks}%{at_once}", size, 36_000.0, supply, begin_s=NOW)
     hours = float(text.removesuffix(" h.").rpartition(" ")[2])
-    # In the text two digits or so; beyond 5,000 tasks the end goes by the pace.
+    # In the text two digits or so; beyond 300 rounds the end goes by the pace.
     assert hours == pytest.approx(10 * ceil(tasks / min(at_once, places)), rel=0.02, abs=0.51)
+
+
+def test_many_steps_of_what_is_free_are_thinned():
+    crowded = profile([(NOW, 8), *((NOW + 9.0 * step, 1) for step in range(5000))])
+    said = array_text("0-99999", 1, 50_000.0, crowded, begin_s=NOW)
+    hours = float(said.removesuffix(" h.").rpartition(" ")[2])
+    # Of 5,008 places all are free after half a day: 20 rounds of 14 h, and what comes before.
+    assert 277 <= hours <= 277 + 28
+
+
+def test_of_an_array_what_a_size_is_made_of_is_said_too():
+    job = one_node(num_tasks=4, cpus_per_task=2, array_inx="0-99%4")
+    said = advice(job, tables=[sized(TASKS)]).size_text
+    assert "one task of the array. All 100 tasks, 4 at once, end in about " in said
+    assert "tasks with 2 CPUs each have " in said
 
 
 def test_advice_on_an_array_says_when_it_ends():

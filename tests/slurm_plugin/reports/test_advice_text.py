@@ -242,7 +242,7 @@ def test_it_is_short_unless_more_is_asked_for():
     assert "More on it" not in short
     assert "recognised by" not in short
     reported = " ".join(advised(long, now_s=0, verbose=True).split())
-    assert "More on it. One run on 5 nodes would improve" in reported
+    assert "More on it. To make the prediction surer, run it once on 5 nodes." in reported
     assert "And more. The prediction is reliable." in reported
     assert "wrf: 12 runs in the store, recognised by" in reported
 
@@ -254,7 +254,7 @@ def test_a_doubt_is_reported_with_its_reason():
 
 def test_without_a_recommendation_the_run_that_would_help_is_named():
     short = advised(advice(problems=["Two counts only."], observe=16, nodes=None), now_s=0)
-    assert "One run on 16 nodes would improve the prediction most." in " ".join(short.split())
+    assert "To make the prediction surer, run it once on 16 nodes." in " ".join(short.split())
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 130])
