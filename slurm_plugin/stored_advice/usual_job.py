@@ -63,10 +63,7 @@ def usual_job(table: PredictionTable, runs: Sequence[RunRow]) -> UsualJob | None
     options = _size(layout, table.unit, own.nodes, alike)
     if limit_s := _most(filter(None, (row.asked_limit_s or row.limit_s for row in alike))):
         options["time"] = duration(limit_s)
-    memory = (
-        -(-row.req_mem_bytes // (_MIB * max(row.nodes, 1))) for row in alike if row.req_mem_bytes
-    )
-    if mem_mib := _most(memory):
+    if mem_mib := _most(filter(None, map(_node_mib, alike))):
         options["mem"] = f"{mem_mib}M"
     for name in ("partition", "account"):
         if value := _most(getattr(row, name) for row in alike):
