@@ -57,6 +57,8 @@ def _last_end(
         start_s = first_fit(times, free, size, run_s, start_s)
         if start_s == inf:
             return inf
+        while running and running[0][0] <= start_s:
+            allowed += running.popleft()[1]
         end_s = start_s + run_s
         fitting = NodeAvailability(tuple(times), tuple(free)).least(start_s, end_s) // size
         started = min(fitting, allowed, waiting)

@@ -3,7 +3,7 @@
 from math import ceil
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slurm_plugin.decision.array_end import array_text
@@ -33,6 +33,7 @@ def test_the_end_of_an_array(array, supply, said):
     assert array_text(array, 2, HOUR, supply, begin_s=NOW) == said
 
 
+@example(tasks=2910, at_once=81, places=7, size=1)
 @given(
     tasks=st.integers(2, 20_000),
     at_once=st.integers(1, 5000),
