@@ -265,6 +265,23 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
+class Failures:
+    """How many of an application's latest runs failed, and where the last of them wrote to."""
+
+    runs: int  #: in a row, up to the newest one
+    often: int  #: in a row or not ...
+    of: int  #: ... of the latest ones
+    low_s: float  #: the shortest of those that failed
+    high_s: float  #: the longest of them
+    exit_code: int | None  #: of most of them; None: not known
+    job_id: int  #: of the last one that failed
+    array_job_id: int | None = None
+    array_task_id: int | None = None
+    name: str = ""
+    output: str = ""  #: file that its command line names, with Slurm's ``%j``; empty: none
+
+
+@dataclass(frozen=True, slots=True)
 class LimitReached:
     """Limit that ended the latest runs, one after the other, or many of those that had it."""
 
@@ -510,6 +527,7 @@ class PredictionTable(ByType):
     need: MemoryNeed | None = None  #: None: the accounting has no memory
     uses: tuple[ResourceUse, ...] = ()  #: empty: the accounting does not say
     limit_reached: LimitReached | None = None
+    failures: Failures | None = None  #: None: none of the latest runs failed
     one_cpu: bool = False  #: all its runs had one CPU of one node
     shares_nodes: bool = False  #: others may run on the nodes of its runs
     #: of ``observed`` and ``starts`` the sizes that no job had: they are those that jobs asked for
@@ -556,8 +574,6 @@ WORDS: Final = {
     "or shorter limit",
     "until_limit": "it runs until its limit: {runs} of the last {of} runs did{used}; a longer or "
     "shorter limit changes how long it runs, not what is left to do",
-    "failed_early": "{failed} of the last {runs} runs failed within {longest}{code}: their output "
-    "may say why",
     "failed_steps": "steps of {failed} of the last {runs} completed runs failed or were cancelled: "
     "they may not have done their work",
     "record": "of the last {predictions} predictions on node counts that {counts} half were within "

@@ -218,6 +218,7 @@ def _described(
         asked_limit_s=facts.limit_asked(rows),
         command=facts.command_of(level, rows),
         limit_reached=facts.limit_reached(rows) if level in CURVE_LEVELS else None,
+        failures=facts.failures_of(rows) if level in CURVE_LEVELS else None,
     )
     return of_kind(described, kind) if level is not KeyLevel.USER else described
 

@@ -21,6 +21,7 @@ from predictor.types import (
     AskedRange,
     Change,
     Ending,
+    Failures,
     LimitReached,
     Longest,
     Memory,
@@ -39,8 +40,6 @@ RECENT = 20
 _MANY, _OFTEN, _SHARE = 60, 3, 0.1
 #: Last runs whose time limits say what such jobs ask for.
 _LIMITS = 10
-#: Runs that failed within this time did not do their work.
-_EARLY_S = 60.0
 #: Runs for each working directory, at least: otherwise every run has its own, and a new one says
 #: nothing.
 RUNS_PER_DIRECTORY = 3
@@ -78,6 +77,36 @@ def _usual_code(rows: Sequence[RunRow]) -> int | None:
     """Exit code of most of these runs; None: not known."""
     codes = Counter(row.exit_code for row in rows if row.exit_code is not None)
     return codes.most_common(1)[0][0] if codes else None
+
+
+def failures_of(rows: Sequence[RunRow]) -> Failures | None:
+    """Say how often the latest runs failed; None: none did.
+
+    rows: runs of one identity, the newest last.
+    """
+    latest = _latest(rows)
+    failed = [row for row in latest if row.state is JobState.FAILED]
+    if not failed:
+        return None
+    in_a_row = next(
+        (n for n, row in enumerate(reversed(latest)) if row.state is not JobState.FAILED),
+        len(latest),
+    )
+    last = failed[-1]
+    options = last.submission.options
+    return Failures(
+        runs=in_a_row,
+        often=len(failed),
+        of=len(latest),
+        low_s=float(min(row.elapsed_s for row in failed)),
+        high_s=float(max(row.elapsed_s for row in failed)),
+        exit_code=_usual_code(failed),
+        job_id=last.job_id,
+        array_job_id=last.array_job_id,
+        array_task_id=last.array_task_id,
+        name=last.name,
+        output=options.get("error") or options.get("output") or "",
+    )
 
 
 def failed_steps_problem(rows: Iterable[RunRow]) -> Problem | None:
@@ -141,7 +170,7 @@ def work_dirs_of(rows: Iterable[RunRow]) -> tuple[str, ...]:
 
 
 def ending_problem(endings: Sequence[Ending]) -> Problem | None:
-    """Report that half of the latest runs or more did not finish, or that some failed at once.
+    """Report that half of the latest runs or more did not finish.
 
     >>> ending_problem([Ending("TIMEOUT", 10, 60.0)]).text
     'all 10 runs of this command reached their time limit'
@@ -149,13 +178,7 @@ def ending_problem(endings: Sequence[Ending]) -> Problem | None:
     bad = [one for one in endings if one.state != JobState.COMPLETED]
     runs = sum(one.runs for one in endings)
     if not bad or 2 * sum(one.runs for one in bad) < runs:
-        early = next((one for one in bad if one.state == JobState.FAILED), None)
-        if early is None or early.longest_s > _EARLY_S or early.runs < max(_OFTEN, runs * _SHARE):
-            return None
-        code = f" with exit code {early.exit_code}" if early.exit_code else ""
-        longest = f"{early.longest_s:.0f} s"
-        facts = {"failed": early.runs, "runs": runs, "longest": longest, "code": code}
-        return problem("failed_early", **facts)
+        return None
     words = [(one.runs, _WORDS.get(JobState(one.state), f"ended as {one.state}")) for one in bad]
     if words[0][0] == runs:
         which = f"all {runs} runs" if runs > 1 else "the only run"

@@ -29,7 +29,7 @@ from sacct_ingest.text.tag import Tag, parse_tag, study_of
 _COMMAND_LENGTH: Final = 200
 _VALUE_LENGTH: Final = 64
 #: Options whose values are in the attributes already, or say nothing of a run.
-_LEFT_OUT: Final = frozenset({"wrap", "export", "comment", "output", "error", "job-name", "chdir"})
+_LEFT_OUT: Final = frozenset({"wrap", "export", "comment", "job-name", "chdir"})
 _encode = msgspec.json.Encoder().encode
 #: As JSON a submission ends with its folder, which differs where nothing else does.
 _END: Final = ',""]'

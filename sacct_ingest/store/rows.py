@@ -110,6 +110,7 @@ class RunRow:
     failed_steps: int | None = None  #: that failed or were cancelled; None: not known
     exit_code: int | None = None
     exit_signal: int | None = None
+    array_job_id: int | None = None
     earlier: tuple[Start, ...] = ()  #: its starts but the last, in their order: see `starts`
     components: tuple[Component, ...] = ()  #: empty unless it is heterogeneous
     steps: tuple[StepRun, ...] = ()  #: only of those of `sacct_ingest.ingest.ended_jobs`

@@ -27,6 +27,7 @@ from slurm_plugin.decision.allowed_counts import (
 )
 from slurm_plugin.decision.array_end import array_text
 from slurm_plugin.decision.context import DecisionContext
+from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.limit_advice import LimitBasis, basis_of, limits_to_ask
 from slurm_plugin.decision.memory_and_limits import TimeLimits, memory_to_ask
 from slurm_plugin.decision.node_options import STARTING_S, Option, PolicyInput, end_differences
@@ -39,6 +40,7 @@ from slurm_plugin.evaluation.costs import (
 )
 from slurm_plugin.protocol.advice_messages import SURE, Advice, ObservedPoint, PartitionRow, Row
 from slurm_plugin.protocol.reasons import MISSED, Reason
+from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import footprint, memory_bytes
 from slurm_plugin.slurm.node_pool import profile
@@ -97,11 +99,11 @@ def advice_of(
             "It predicts jobs that ran before: submit it, or let 'nimo scale' try several counts."
         ]
         return advice
-    _describe(advice, table)
+    _describe(advice, table, case.job)
     largest = case.place.largest if case.place else inf
     ended = messages.would_end(case, rules.policy.memory_margin)
     advice.observe = messages.next_run(table, largest, ended)
-    advice.limit_text = messages.endings_text(case, table)
+    advice.limit_text = messages.endings_text(case)
     if not table.nodes:
         advice.reason = messages.reason_text(messages.without_times(table))
         return advice
@@ -111,7 +113,7 @@ def advice_of(
     decided = choosing.decide(given)
     if decided.request is not None:
         table = for_request(table, decided.request.nodes, considered.given)
-        _describe_own(advice, table)
+        _describe_own(advice, table, case.job.user_name)
     options = choosing.every_option(given, decided)
     best = best_of(decided, options, considered, rules.policy, table)
     own_work = may_be_pasted(submitted, table)
@@ -197,21 +199,19 @@ def _name_limit(
         limits = basis.to_ask(nodes)
     else:
         return
-    _put_limit(advice, limits, case, table)
+    _put_limit(advice, limits, case)
     if limits and advice.time_directive and basis.speaks:
         advice.time_text = basis.text(nodes, limits)
 
 
-def _put_limit(
-    advice: Advice, limits: TimeLimits | None, case: DecisionContext, table: PredictionTable
-) -> None:
+def _put_limit(advice: Advice, limits: TimeLimits | None, case: DecisionContext) -> None:
     """Put in the line for a time limit, but for one that reaches beyond the deadline."""
     deadline_s = case.request.deadline_s or inf
     if limits is not None and case.now_s + limits.limit_s > deadline_s:
         limits = None
     to_ask = messages.time_options(limits)
     advice.time_directive = f"#SBATCH {to_ask}" if to_ask else ""
-    advice.limit_text = messages.endings_text(case, table, limits.limit_s if limits else 0.0)
+    advice.limit_text = messages.endings_text(case, limits.limit_s if limits else 0.0)
 
 
 def _suggestion(nodes: int, table: PredictionTable) -> str:
@@ -327,7 +327,7 @@ def _ends_s(advice: Advice, row: Row | None) -> tuple[bool, float]:
     return never_ran, (row.wait_s or 0.0) + (inf if run_s is None else run_s)
 
 
-def _describe(advice: Advice, table: PredictionTable) -> None:
+def _describe(advice: Advice, table: PredictionTable, job: Job) -> None:
     advice.application = table.label
     advice.key_level = table.level
     advice.verdict = table.verdict.value
@@ -339,12 +339,14 @@ def _describe(advice: Advice, table: PredictionTable) -> None:
     advice.knee = table.knee
     advice.guess = table.is_guess
     advice.verdict_text = messages.verdict_text(table)
-    advice.problems = messages.problem_texts(table)
+    advice.problems = messages.problem_texts(table, job.user_name)
+    if failed := failures_text(table, job.user_name, job.script):
+        advice.failure_text = messages.sentence(failed)
     if table.is_guess and table.nodes:
         advice.problems.append("Its first runs tell more; 'nimo scale' tries several counts.")
 
 
-def _describe_own(advice: Advice, table: PredictionTable) -> None:
+def _describe_own(advice: Advice, table: PredictionTable, user: str) -> None:
     """Say what the job's own table adds.
 
     That no job asked for its count, or that those asked for on others took other times than it
@@ -354,7 +356,7 @@ def _describe_own(advice: Advice, table: PredictionTable) -> None:
     if table.problems and table.problems[0].name in ("not_run", "undecided"):
         advice.verdict = table.verdict.value
         advice.verdict_text = messages.verdict_text(table)
-        advice.problems = messages.problem_texts(table)
+        advice.problems = messages.problem_texts(table, user)
     seen = [one for one in table.observed if covers(table, one.nodes)]
     at_each = [(one, at(table, one.nodes)) for one in seen]
     others = [

@@ -25,6 +25,7 @@ from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.config.settings import Config, TimeLimit
 from slurm_plugin.decision import messages
 from slurm_plugin.decision.context import DecisionContext
+from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.memory_and_limits import (
     MOST_AGE_S,
     LowerMemory,
@@ -94,6 +95,10 @@ def permitted(case: DecisionContext, decided: Decision, seen: Cluster | None = N
         lines.append(messages.better_count(decided.better, request.unit))
     chosen = decided.chosen if decided.action is Action.SET else decided.request
     lines.append(messages.limit_reached(case, chosen.nodes if chosen else None, answer.set))
+    if case.table and (
+        failed := failures_text(case.table, case.job.user_name, case.job.script, in_a_row=True)
+    ):
+        lines.append(f"nimo: {failed}")
     lines += [f"nimo: {one}" for one in messages.of_tag(case, decided)]
     answer.message = "\n".join(filter(None, lines))
     return answer

@@ -5,7 +5,7 @@ from math import inf
 
 from predictor.application.request import for_request
 from predictor.table import at, covers, is_outdated, longest_likely, verdict_at
-from predictor.types import LimitReached, Prediction, PredictionTable, Verdict
+from predictor.types import LimitReached, Prediction, PredictionTable, Problem, Verdict
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.submission import JobKind
@@ -16,6 +16,7 @@ from slurm_plugin.decision import policy, sizes
 from slurm_plugin.decision.allowed_counts import Request, is_own_work, is_serial, trusted
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.eligibility import UNBOUNDED
+from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.memory_and_limits import (
     MINUTE_S,
     LowerMemory,
@@ -238,7 +239,7 @@ def planned(soft: SoftLimit) -> str:
 
 def deadline_text(decision: Decision, request: Request, *, now_s: float) -> str:
     """Say in sentences what stands between a job and its deadline; empty: nothing, or unknown."""
-    return "\n".join(map(_sentence, deadline_lines(decision, request, now_s=now_s)))
+    return "\n".join(map(sentence, deadline_lines(decision, request, now_s=now_s)))
 
 
 def deadline_lines(
@@ -396,12 +397,33 @@ _DEADLINE = {
 }
 
 
-def problem_texts(table: PredictionTable) -> list[str]:
-    """Say what speaks against a prediction, a sentence each."""
-    # Where there is nothing to scale, what its times mix up and how its runs ended still matters.
-    left_out = {one.name for one in table.problems} - {"not_one_problem", "unfinished"}
-    left_out = left_out if is_serial(table) else {"no_identity"}
-    return [_sentence(one.text) for one in table.problems if one.name not in left_out]
+#: Problems that the verdict tells already.
+_TOLD_OTHERWISE = frozenset({"no_identity"})
+#: Problems of another count than those that ran: where there is nothing to scale they say nothing.
+_OF_SCALING = _TOLD_OTHERWISE | {
+    *("no_curve", "special_counts", "declining_or_anomaly", "declining", "anomaly", "stepwise"),
+    *("high_fitting_error", "linear_section", "alternative_fit", "disagreement", "two_sizes"),
+    *("undecided", "not_run", "layouts"),
+}
+#: Problems of runs that did not do their work come before all others, then a run time without end.
+_URGENT = ("unfinished", "failed_steps", "unbounded", "cut_off", "cut_short")
+
+
+def _urgency(problem: Problem) -> int:
+    return _URGENT.index(problem.name) if problem.name in _URGENT else len(_URGENT)
+
+
+def problem_texts(table: PredictionTable, user: str = "") -> list[str]:
+    """Say what speaks against a prediction, a sentence each, the worst first.
+
+    user: who is told of failed runs already, where they are the user's own.
+    """
+    left_out = _OF_SCALING if is_serial(table) else _TOLD_OTHERWISE
+    ends = {one.state for one in table.endings} - {JobState.COMPLETED.value}
+    if ends == {JobState.FAILED.value} and failures_text(table, user):
+        left_out |= {"unfinished"}
+    problems = [one for one in table.problems if one.name not in left_out]
+    return [sentence(one.text) for one in sorted(problems, key=_urgency)]
 
 
 def next_run(
@@ -477,7 +499,8 @@ def _without_curve(table: PredictionTable) -> str:
     return f"How this job scales was learnt on {on}."
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
+    """Make a sentence of a text."""
     return f"{text[0].upper()}{text[1:]}."
 
 
@@ -496,16 +519,15 @@ def without_times(table: PredictionTable) -> Reason:
 
 def reason_text(reason: Reason, unit: Unit = Unit.NODES) -> str:
     """Sentence of a reason, where sizes are counted in this unit."""
-    return _sentence(unit.words(reason.text))
+    return sentence(unit.words(reason.text))
 
 
-def endings_text(case: DecisionContext, table: PredictionTable, advised_s: float = 0.0) -> str:
-    """Say which limit ended runs of this job, and that runs failed early; empty: none did."""
+def endings_text(case: DecisionContext, advised_s: float = 0.0) -> str:
+    """Say which limit ended runs of this job; empty: none did."""
     asked = case.request.low if case.request.low == case.request.high else None
     reached = limit_reached(case, asked, often=True, advised_s=advised_s)
     ended = reached.removeprefix("nimo: ")
-    early = [one.text for one in table.problems if one.name == "failed_early"]
-    return " ".join(_sentence(one) for one in (ended, *early) if one)
+    return sentence(ended) if ended else ""
 
 
 def short_limit(one: Prediction, request: Request) -> str:

@@ -142,6 +142,7 @@ class Advice:
     deadline_s: float | None = None
     meets_deadline: bool | None = None
     deadline_text: str = ""  #: in plain words; empty: there is none, or nothing to say
+    failure_text: str = ""  #: how many of the last runs failed, and where to look; empty: few did
     limit_text: str = ""  #: what ended the last runs too early, in plain words; empty: nothing
     comment_text: str = ""  #: what its tag has that is not read, in plain words; empty: nothing
     energy_text: str = ""  #: what kWh rest on, in plain words; empty: unknown

@@ -30,8 +30,9 @@ def answer(advice: Advice, *, every_sentence: bool = False) -> str:
     if every_sentence and advice.rows and advice.verdict_text not in sentences:
         sentences.append(advice.verdict_text)
     shown = sentences if every_sentence else sentences[:_MOST_SENTENCES]
-    # How sure the lines are, and what comes of the job without them.
-    shown = [one for one in (advice.submit_text, advice.time_text) if one] + shown
+    # Runs that failed, how sure the lines are, and what comes of the job without them.
+    first = (advice.failure_text, advice.submit_text, advice.time_text)
+    shown = [one for one in first if one] + shown
     later = "\n".join(filter(None, (advice.begin_text, advice.begin_directive)))
     return "\n\n".join(filter(None, ("\n".join([headline, *lines]), "\n".join(shown), later)))
 

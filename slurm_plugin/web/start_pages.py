@@ -10,6 +10,8 @@ from sacct_ingest.store import DecisionSelection
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
+from slurm_plugin.decision.failures import failures_text
+from slurm_plugin.decision.messages import sentence
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import page
 from slurm_plugin.reports.advice_text import DIRECTIVE
@@ -97,6 +99,11 @@ def mine(view: View) -> str:
             )
         return (view.application_link(one), str(table.runs), *cells)
 
+    failures = [
+        (view.application_link(one), sentence(text))
+        for one in newest
+        if (table := tables.get(one.table_key)) and (text := failures_text(table, name))
+    ]
     pairs = view.site.decisions(view.viewer, DecisionSelection(user=name), most=5)
     return view.render(
         "mine.html.j2",
@@ -109,6 +116,7 @@ def mine(view: View) -> str:
             empty="no application with a prediction yet: it needs finished runs",
         ),
         more=len(entries) > len(newest),
+        failures=failures,
         waiting=_waiting(view),
         decisions=decisions_table(view, pairs, "My last decisions", empty="none yet"),
         all_decisions=view.link("/decisions", user=name),

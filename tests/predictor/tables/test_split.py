@@ -332,13 +332,3 @@ def test_a_limit_that_ended_a_tenth_of_its_runs_is_noted(often, of):
     assert (made and (made.runs, made.often, made.of)) == (
         (0, often, of) if often == 3 and of <= 30 else None
     )
-
-
-def test_runs_that_fail_at_once_are_reported_and_others_are_not():
-    done = [one_run(4, 600.0) for _ in range(8)]
-    texts = [
-        [one.text for one in table_of(ended(JobState.FAILED, *early) + done).problems]
-        for early in ((3, 7.0), (3, 70.0), (2, 7.0))
-    ]
-    assert "3 of the last 11 runs failed within 9 s: their output may say why" in texts[0]
-    assert not any("failed" in text for other in texts[1:] for text in other)

@@ -155,7 +155,9 @@ def test_failed_runs_say_when_how_often_and_with_which_code():
         ("COMPLETED", 9, None),
         ("FAILED", 5, 2),
     ]
-    assert "5 of the last 14 runs failed within 3 s with exit code 2" in table.problems[-1].text
+    failures = table.failures
+    assert (failures.runs, failures.often, failures.of) == (5, 5, 14)
+    assert (failures.low_s, failures.high_s, failures.exit_code) == (3.0, 3.0, 2)
 
 
 def test_a_count_that_no_job_had_is_not_called_observed():

@@ -11,7 +11,7 @@ import pytest
 
 from predictor.refit import row_of
 from predictor.table import within_cluster
-from predictor.types import Memory, Part, Problem, ResourceUse, Verdict
+from predictor.types import Failures, Memory, Part, Problem, ResourceUse, Verdict
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.store import Store
 from slurm_plugin.config.settings import Energy
@@ -348,6 +348,17 @@ def test_a_user_begins_with_what_is_the_users_own(ask, store_path):
     assert "bob" not in text
     trouble = Service(waits=lambda _: Waits(error="nimod does not answer"))
     assert "nimod does not answer" in ask("/mine", service=trouble).text
+
+
+def test_runs_that_failed_stand_first_on_the_page_of_their_user_alone(ask, store_path):
+    failures = Failures(5, 5, 9, 3.0, 3.0, 2, 299)
+    with Store.open(str(store_path)) as store:
+        failing = table(level="line", key="f", label="ada/solve", owner="ada", failures=failures)
+        store.fits.replace([row_of(failing)])
+    text = Tags(ask("/mine", "ada", own("ada")).text).text
+    words = "The last 5 runs failed after 3 s (exit 2); the last output was in slurm-299.out."
+    assert text.index("My jobs") < text.index(words) < text.index("What to ask for")
+    assert "failed after" not in Tags(ask("/mine", "bob", own("bob")).text).text
 
 
 def test_a_job_is_found_by_its_id_and_what_is_named_leads_on(ask, store_path):
