@@ -53,7 +53,7 @@ def at_submission(decision: Decision, request: Request) -> str:
 def changed(
     decision: Decision, change: Change, own: int | None, request: Request, *, every: bool
 ) -> str:
-    """Line for the user whose job is changed; empty where there is nothing to say.
+    """Line for the user whose job is changed; empty where it gets what Slurm would give.
 
     change: what is written into the job.
     own: time limit that it asked for, minutes.
@@ -71,10 +71,6 @@ def changed(
     if chosen is None or not (every or longer):
         return ""
     instead = f" instead of {asked.nodes}" if asked and asked.nodes != chosen.nodes else ""
-    if not instead and decision.action is Action.SET:
-        # What Slurm would give now, too; but the job waits for as many now.
-        most = "or more" if request.high >= UNBOUNDED else f"to {request.high}"
-        instead = f", of {request.low} {most}" if request.low < request.high else ""
     nodes = f"runs on {request.unit.counted(chosen.nodes)}{instead}" if instead or longer else ""
     limit = ""
     if minutes is not None and minutes != own:
