@@ -19,6 +19,7 @@ from slurm_plugin.cli import advise, nimo
 
 _PROJECT = "NIMO for Slurm"
 _PURPOSE = "predict run times of Slurm jobs from job history"
+_EXPERIMENTS = "experiments: trial runs, workflows, probes, forecasts, transfers"
 _ADVICE = "predict run time over node counts for a job script, and recommend a count"
 #: Part of an epilog: its head, and lines that stand under it.
 _PART = re.compile(r"^(?P<head>[a-z][a-z ]*):\n(?P<text>(?:(?: .*)?\n)*)", re.MULTILINE)
@@ -40,19 +41,33 @@ def pages() -> Iterator[tuple[str, str]]:
     """Give file names and texts of all manual pages, in section 1."""
     overview = nimo.top_parser()
     yield "nimo.1", _page(overview, "nimo", _PURPOSE)
-    for name, text in nimo.COMMANDS.items():
-        parser, _ = nimo.command_parser(name)
-        yield f"nimo-{name}.1", _page(parser, f"nimo-{name}", text)
+    yield f"nimo-{nimo.LAB}.1", _page(nimo.lab_parser(), f"nimo-{nimo.LAB}", _EXPERIMENTS)
+    for words, text in nimo.COMMANDS.items():
+        parser, _ = nimo.command_parser(words)
+        name = page_of(words)
+        yield f"{name}.1", _page(parser, name, text)
     yield "nimo-advise.1", _page(advise.parser(), "nimo-advise", _ADVICE)
+
+
+def page_of(words: str) -> str:
+    """Name of the page of a command.
+
+    >>> page_of("lab learn")
+    'nimo-lab-learn'
+    """
+    return f"nimo-{words.replace(' ', '-')}"
 
 
 def completions() -> dict[str, argparse.ArgumentParser]:
     """Give for each program a parser for all its arguments."""
     together = nimo.top_parser()
     commands = together.add_subparsers(metavar="COMMAND")
-    for name, text in nimo.COMMANDS.items():
-        parser, _ = nimo.command_parser(name)
-        commands.add_parser(name, parents=[parser], add_help=False, help=text)
+    experiments = commands.add_parser(nimo.LAB, help=_EXPERIMENTS).add_subparsers()
+    for words, text in nimo.COMMANDS.items():
+        parser, _ = nimo.command_parser(words)
+        *lab, name = words.split()
+        place = experiments if lab else commands
+        place.add_parser(name, parents=[parser], add_help=False, help=text)
     return {"nimo": together, "nimo-advise": _with_options_of_sbatch(advise.parser())}
 
 
@@ -70,7 +85,8 @@ def _all_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentP
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            yield from action.choices.values()
+            for one in action.choices.values():
+                yield from _all_parsers(one)
 
 
 def _with_options_of_sbatch(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

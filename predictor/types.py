@@ -620,12 +620,12 @@ WORDS: Final = {
     "scaled to it",
     "unseen_node_type": "no run on {node_type}: predicted {how}",
     # Transfers.
-    "nothing_measured": "nothing was measured from {source} to {target}: let 'nimo probe' measure, "
-    "or record past transfers",
+    "nothing_measured": "nothing was measured from {source} to {target}: let 'nimo lab probe' "
+    "measure, or record past transfers",
     "no_transfer": "no transfer from {source} to {target} is recorded, and a small probe alone is "
     "often off by half: record one",
     "no_probe": "no recent probe from {source} to {target}: only past transfers say how fast it "
-    "is; let 'nimo probe' measure",
+    "is; let 'nimo lab probe' measure",
     "other_sizes": "no transfer of about {megabytes:.3g} MB is recorded: those of other sizes may "
     "be faster or slower",
     "few_transfers": "{tried} past transfers were predicted to compare with; {enough} would do",

@@ -90,7 +90,7 @@ def _best(
     """Give the family that predicts runs best; None where what else is believed is as good.
 
     resources: CPUs, tasks and memory asked for are covariates beside ``nimo:size=``, as after
-        `nimo learn`, which varies several at once.
+        `nimo lab learn`, which varies several at once.
     """
     requested = [run.requested for run in runs]
     columns = shared_numbers([run.numbers for run in runs], requested)

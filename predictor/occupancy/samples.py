@@ -4,7 +4,7 @@ P. Shivam, S. Babu, J. Chase, ICAC 2006, algorithm 1; VLDB 2006, algorithm 3::
 
     o_a = U·T/D     o_s = (1 - U)·T/D = o_n + o_d
 
-Ingested runs give samples, too: NIMO "analyzes performance histories" (ICAC 2006); `nimo learn`
+Ingested runs give samples, too: NIMO "analyzes performance histories" (ICAC 2006); `nimo lab learn`
 makes runs of its own.  Attributes
 of an ingested run are its node count, its CPUs on each node, and the benchmarks of its node type.
 """

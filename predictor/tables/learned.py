@@ -1,4 +1,4 @@
-"""Runs of `nimo learn` as a model of later jobs: run time over CPUs, memory and input size at once.
+"""Runs of `nimo lab learn` as a model of later jobs: run time over CPUs, memory and input size.
 
 The occupancy model (Shivam, Babu, Chase, VLDB 2006) is fitted to these runs as the accounting has
 them.  All runs of the application are then given as they would be on each number of CPUs and memory
@@ -17,7 +17,7 @@ from sacct_ingest.runs.layout import Layout
 from sacct_ingest.runs.submission import MEMORY, SIZE
 from sacct_ingest.store.rows import RunRow
 
-#: How runs of `nimo learn` are called; the fewest and most that are learned from, and tables.
+#: How runs of `nimo lab learn` are called; the fewest and most that are learned from, and tables.
 _NAMED, _FEWEST, _RECENT, _MOST = "nimo-learn-", 6, 100, 32
 #: Ratio of run times from which on memory distinguishes tables, largest residual in medians.
 _MATTERS, _FAR = 1.05, 4.0
@@ -40,7 +40,7 @@ class SizeOfInput:
 def learned(finished: Iterable[RunRow]) -> Iterator[tuple[Part, list[RunRow], SizeOfInput | None]]:
     """Yield each part of the runs' requests: the runs as they would be in it, what its size does.
 
-    Nothing where runs of `nimo learn` are few or differ in one amount alone.
+    Nothing where runs of `nimo lab learn` are few or differ in one amount alone.
 
     finished: runs of one user's application, the newest last.
     """

@@ -114,7 +114,7 @@ def _by_learning(
     made: list[Fitted],
     records: Mapping[str, Record],
 ) -> list[Fitted]:
-    """Fit what `nimo learn` ran by its model; ``made`` without such runs."""
+    """Fit what `nimo lab learn` ran by its model; ``made`` without such runs."""
     whole, parts, fitted = made[0], [], []
     alone = replace(settings, backtest=replace(settings.backtest, around=()))
     for of, rows, sized in learned(ended_runs(identity.rows)):

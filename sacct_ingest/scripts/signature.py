@@ -21,7 +21,7 @@ from sacct_ingest.text.tag import TAG, parse_tag
 #: Job names that sbatch gives to a script from standard input and to ``--wrap``: they say nothing.
 _NAMELESS = frozenset({"", "sbatch", "wrap"})
 _NAME_LENGTH = 255  # slurmdbd's tinytext
-#: First word of a command that `nimo learn` put counters around.
+#: First word of a command that `nimo lab learn` put counters around.
 COUNTED = "nimo_io()"
 
 
@@ -173,7 +173,7 @@ def _whole_comment(words: Sequence[str]) -> str:
 
 
 def _words_of_wrap(text: str) -> tuple[str, ...]:
-    """Give the words of a wrapped command; the counters that `nimo learn` puts around it are none.
+    """Give the words of a wrapped command, without the counters that `nimo lab learn` puts around.
 
     >>> _words_of_wrap("nimo_io() { cat; } nimo_io > a ( blast -t 4 ) nimo_status=$? nimo_io > b")
     ('--wrap', 'blast', '-t', '4')

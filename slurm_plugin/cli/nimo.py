@@ -3,9 +3,9 @@
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Protocol, cast
+from typing import NoReturn, Protocol, cast
 
 from slurm_plugin.cli.command_context import Options
 from slurm_plugin.cli.common_options import HelpFormatter, add_manners
@@ -20,6 +20,7 @@ GROUPS = {
         "wait": "predict when jobs in the queue start",
         "why": "explain the decision about a job",
         "export": "write what your workflows' rules need as a profile for their engine",
+        "scale": "make a scaling study of a job script with the fewest runs",
         "local": "show or delete what is kept of your own jobs where no nimod runs",
     },
     "for admins": {
@@ -42,18 +43,25 @@ GROUPS = {
         "merge": "merge run times by node type from other stores",
         "metrics": "export metrics to Prometheus",
     },
-    "experiments": {
-        "scale": "make a scaling study of a job script with the fewest runs",
-        "learn": "learn an application's run time by running it, within a budget",
-        "plan": "plan a workflow; submit and follow it",
-        "probe": "measure network, CPU and disk at intervals",
-        "forecast": "forecast the next value of each measured series",
-        "transfer": "predict how long a transfer between two hosts takes",
-        "profile": "benchmark nodes in Slurm jobs; compare nodes of one type",
-    },
 }
-COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
+LAB = "lab"  #: the word before the commands of experiments
+#: Experiments: what each does.
+EXPERIMENTS = {
+    "learn": "learn an application's run time by running it, within a budget",
+    "plan": "plan a workflow; submit and follow it",
+    "probe": "measure network, CPU and disk at intervals",
+    "forecast": "forecast the next value of each measured series",
+    "transfer": "predict how long a transfer between two hosts takes",
+    "profile": "benchmark nodes in Slurm jobs; compare nodes of one type",
+}
+#: Every command by the words after ``nimo``.
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()} | {
+    f"{LAB} {name}": text for name, text in EXPERIMENTS.items()
+}
 _ADVISE = "recommend a node count and limits for a job script, as nimo-advise"
+_EXPERIMENTS = "experiments: run times by trial runs, workflows, probes, transfers"
+#: Commands whose modules are among those of experiments.
+_BESIDE_EXPERIMENTS = ("scale",)
 
 
 class CommandModule(Protocol):
@@ -75,15 +83,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def command_parser(name: str) -> tuple[argparse.ArgumentParser, CommandModule]:
-    """Make the parser of one command; imports its module."""
-    file = name.replace("-", "_")
-    experiment = name in GROUPS["experiments"]
+    """Make the parser of one command; imports its module.
+
+    name: the words after ``nimo``, a key of `COMMANDS`.
+    """
+    last = name.removeprefix(f"{LAB} ")
+    file = last.replace("-", "_")
+    experiment = last in EXPERIMENTS or last in _BESIDE_EXPERIMENTS
     place = f"experiments.{file}_command" if experiment else f"cli.commands.{file}"
     command = cast("CommandModule", import_module(f"slurm_plugin.{place}"))
     parser = argparse.ArgumentParser(
         prog=f"nimo {name}",
         description=command.__doc__,
-        epilog=f"examples:\n{command.EXAMPLE}\n\n{listed(name)}",
+        epilog=f"examples:\n{command.EXAMPLE}\n\n{listed(last)}",
         formatter_class=HelpFormatter,
     )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="log more; twice: all")
@@ -93,36 +105,71 @@ def command_parser(name: str) -> tuple[argparse.ArgumentParser, CommandModule]:
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
-    if arguments and arguments[0] == "advise":
-        return cast("int", import_module("slurm_plugin.cli.advise").main(arguments[1:]))
-    if arguments and arguments[0] in COMMANDS:
-        parser, command = command_parser(arguments[0])
-        args = parser.parse_args(arguments[1:])
-        level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(args.verbose, 2)]
-        log.set_up(level)
-        return command.run(args)
-    overview = top_parser()
-    overview.add_argument("command", metavar="COMMAND", help="see below")
-    word = overview.parse_known_args(arguments)[0].command
-    if word not in COMMANDS:
-        overview.error(f"there is no command {word!r}; {did_you_mean(word, COMMANDS)}")
-    return _dispatch([overview.parse_args(arguments).command])
+    words = list(arguments)
+    if not words or words[0] == "help":
+        words = [*words[1:], "--help"]
+    if words[0] in EXPERIMENTS:  # their names before 0.3
+        words.insert(0, LAB)
+    if words[0] == "advise":
+        return cast("int", import_module("slurm_plugin.cli.advise").main(words[1:]))
+    overview, names, place = top_parser(), COMMANDS, ""
+    if words[0] == LAB:
+        words = words[1:] or ["--help"]
+        overview, names, place = lab_parser(), EXPERIMENTS, f"{LAB} "
+    if words[0] not in names:
+        _end(overview, words, names)
+    parser, command = command_parser(f"{place}{words[0]}")
+    args = parser.parse_args(words[1:])
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(args.verbose, 2)]
+    log.set_up(level)
+    return command.run(args)
+
+
+def _end(overview: argparse.ArgumentParser, words: Sequence[str], names: Iterable[str]) -> NoReturn:
+    """Print what is asked for in place of a command, or that there is no such command."""
+    word = next((one for one in words if not one.startswith("-")), None)
+    if word is not None:
+        overview.error(f"there is no command {word!r}; {did_you_mean(word, names)}")
+    overview.parse_args(words)
+    overview.error("there is no command")
 
 
 def top_parser() -> argparse.ArgumentParser:
     """Make the parser of what may stand before the command's name."""
-    width = max(map(len, COMMANDS))
-    advise = f"  {'advise':{width}}  {_ADVISE}\n"
+    groups = {heading: dict(rows) for heading, rows in GROUPS.items()}
+    groups["for users"] = {"advise": _ADVISE, **groups["for users"]}
+    groups["more"] = {LAB: _EXPERIMENTS}
+    return _overview(
+        "nimo",
+        "Predicts run times of Slurm jobs from history, and recommends node counts.",
+        groups,
+        "'nimo help COMMAND' explains one, with examples and exit statuses.",
+    )
+
+
+def lab_parser() -> argparse.ArgumentParser:
+    """Make the parser of what may stand before the name of an experiment."""
+    return _overview(
+        f"nimo {LAB}",
+        "Experiments beside the jobs that users submit.",
+        {"experiments": EXPERIMENTS},
+        f"'nimo help {LAB} COMMAND' explains one, with examples and exit statuses.",
+    )
+
+
+def _overview(
+    program: str, description: str, groups: Mapping[str, Mapping[str, str]], end: str
+) -> argparse.ArgumentParser:
+    width = max(len(name) for rows in groups.values() for name in rows)
     listing = "\n\n".join(
-        f"{heading}:\n{advise if heading == 'for users' else ''}"
-        + "\n".join(f"  {name:{width}}  {text}" for name, text in rows.items())
-        for heading, rows in GROUPS.items()
+        f"{heading}:\n" + "\n".join(f"  {name:{width}}  {text}" for name, text in rows.items())
+        for heading, rows in groups.items()
     )
     parser = argparse.ArgumentParser(
-        prog="nimo",
-        description="Predicts run times of Slurm jobs from history, and recommends node counts.",
-        usage="nimo COMMAND [OPTION...]",
-        epilog=f"{listing}\n\n'nimo COMMAND --help' explains one, with examples and exit statuses.",
+        prog=program,
+        description=description,
+        usage=f"{program} COMMAND [OPTION...]",
+        epilog=f"{listing}\n\n{end}",
         formatter_class=HelpFormatter,
     )
     add_manners(parser)

@@ -1,4 +1,4 @@
-"""Forecast the next value of each series that "nimo probe" has stored.
+"""Forecast the next value of each series that "nimo lab probe" has stored.
 
 As in the Network Weather Service, many simple forecasters run on each series.  The one with the
 smallest error so far gives the forecast.  Without a resource or host all series are forecast.
@@ -19,11 +19,11 @@ from slurm_plugin.text.formatting import percent, short_clock
 from slurm_plugin.text.streams import json_text
 
 EXAMPLE = """\
-  nimo forecast
-  nimo forecast --resource bandwidth n1 n2
-  nimo forecast --criterion mse -S now-7days
-  nimo forecast -o from,to,next --sort=-next
-  nimo forecast -P | cut -d'|' -f1-4"""
+  nimo lab forecast
+  nimo lab forecast --resource bandwidth n1 n2
+  nimo lab forecast --criterion mse -S now-7days
+  nimo lab forecast -o from,to,next --sort=-next
+  nimo lab forecast -P | cut -d'|' -f1-4"""
 
 
 def add_arguments(add: Options) -> None:
@@ -59,7 +59,9 @@ def run(args: argparse.Namespace) -> int:
         ]
     forecasts = forecast_series(selected, args.criterion)
     if not forecasts:
-        raise NoHistory("no such measurement is stored: 'nimo probe --show' lists what there is")
+        raise NoHistory(
+            "no such measurement is stored: 'nimo lab probe --show' lists what there is"
+        )
     if args.json:
         print(json_text(forecasts))
     else:

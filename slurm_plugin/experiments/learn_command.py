@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 #: Inputs for which it says what to submit.
 MOST_INPUTS = 4
 EXAMPLE = """\
-  nimo learn blast.yaml --dry-run
-  nimo learn blast.yaml
-  nimo learn blast.yaml --budget 20 --json"""
+  nimo lab learn blast.yaml --dry-run
+  nimo lab learn blast.yaml
+  nimo lab learn blast.yaml --budget 20 --json"""
 
 
 def add_arguments(add: Options) -> None:
@@ -67,7 +67,7 @@ def add_arguments(add: Options) -> None:
 def run(args: argparse.Namespace) -> int:
     """Learn, or show the design."""
     state = args.state or args.file.with_name(f"{args.file.stem}.learn.json")
-    with alone(state, program="'nimo learn'", fix="name another file with --state"):
+    with alone(state, program="'nimo lab learn'", fix="name another file with --state"):
         bench = _workbench(args, state)
         if args.dry_run:
             print(_design(bench, as_json=args.json))

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from slurm_plugin.experiments.plan.schedule import PlanningProblem
 
 EXAMPLE = """\
-  nimo plan workflow.yaml
-  nimo plan --deadline now+2hours workflow.yaml
-  nimo plan --submit --follow workflow.yaml
-  nimo plan --follow workflow.yaml           # go on with one that was submitted"""
+  nimo lab plan workflow.yaml
+  nimo lab plan --deadline now+2hours workflow.yaml
+  nimo lab plan --submit --follow workflow.yaml
+  nimo lab plan --follow workflow.yaml           # go on with one that was submitted"""
 TOO_LATE = 4
 
 
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     state = state_file.path_for(args.workflow)
     if not (args.submit or args.follow):
         return _plan(args, state)
-    with alone(state, program="'nimo plan'", fix="submit from a folder that you may write to"):
+    with alone(state, program="'nimo lab plan'", fix="submit from a folder that you may write to"):
         return _plan(args, state) if args.submit else _follow(state_file.load(state), state, args)
 
 

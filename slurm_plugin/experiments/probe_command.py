@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 
 EXAMPLE = """\
-  nimo probe
-  nimo probe --cost
-  nimo probe --serve --name n1
-  nimo probe --follow
-  nimo probe --transfer /scratch/input.dat n2
-  nimo probe --show -P
-  nimo probe --show --sort=-at -o at,source,target,value"""
+  nimo lab probe
+  nimo lab probe --cost
+  nimo lab probe --serve --name n1
+  nimo lab probe --follow
+  nimo lab probe --transfer /scratch/input.dat n2
+  nimo lab probe --show -P
+  nimo lab probe --show --sort=-at -o at,source,target,value"""
 #: Measurements that wait while the store is gone.
 _MOST_WAITING = 200_000
 
@@ -63,13 +63,13 @@ def add_arguments(add: Options) -> None:
     what("--serve", "run this host's sensor")
     what("--follow", "store what the sensors measure, until stopped")
     what("--show", "print the newest value of each series")
-    what("--cost", "print the network, CPU and disk use of the probes")
     what(
         "--transfer",
         "probe the path to a host, send it a file that it discards, and store both",
         nargs=2,
         metavar=("FILE", "HOST"),
     )
+    add("--cost", "only print the network, CPU and disk use of the probes")
     add(
         "--host NAME=HOST:PORT",
         "host to probe; repeat it, in the order of the ring (default: probes.hosts)",

@@ -127,10 +127,10 @@ def run_on(node: Node, options: Mapping[str, object], script: str) -> str:
 
 
 EXAMPLE = """\
-  nimo profile -p batch
-  nimo profile -w n[1-4] --only cpu,memory
-  nimo profile --show
-  nimo profile --show --json"""
+  nimo lab profile -p batch
+  nimo lab profile -w n[1-4] --only cpu,memory
+  nimo lab profile --show
+  nimo lab profile --show --json"""
 _IPERF_PORT = 5201
 #: Settings that a plan of benchmarks has as they are, and options that srun does.
 _OF_PLAN = ("seconds", "repeats", "disk_folder", "disk_bytes")
@@ -165,7 +165,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         profiles = _measure(args, config)
     if not profiles:
-        raise NoHistory("no node was measured yet: 'nimo profile -p PARTITION' measures them")
+        raise NoHistory("no node was measured yet: 'nimo lab profile -p PARTITION' measures them")
     types = type_profiles(profiles, tolerance=config.benchmarks.tolerance)
     if args.json:
         made = {"types": [asdict(t) for t in types], "nodes": [asdict(p) for p in profiles]}

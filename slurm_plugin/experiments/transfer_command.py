@@ -1,6 +1,6 @@
 """Predict how long a transfer between two hosts takes, from probes and past transfers.
 
-A staging script can record each of its transfers with --took.  "nimo probe --transfer" makes a
+A staging script can record each of its transfers with --took.  "nimo lab probe --transfer" makes a
 transfer to measure.
 """
 
@@ -23,10 +23,10 @@ from slurm_plugin.text.streams import json_text
 from slurm_plugin.text.table_columns import terminal_width
 
 EXAMPLE = """\
-  nimo transfer 16M n1 n2
-  nimo transfer 500G archive n1 --json
-  nimo transfer 500G archive n1 --took 3720
-  nimo transfer 16M n1 n2 --took 2.5 --at 2026-11-20T08:00:00"""
+  nimo lab transfer 16M n1 n2
+  nimo lab transfer 500G archive n1 --json
+  nimo lab transfer 500G archive n1 --took 3720
+  nimo lab transfer 16M n1 n2 --took 2.5 --at 2026-11-20T08:00:00"""
 
 
 def add_arguments(add: Options) -> None:

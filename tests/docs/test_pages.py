@@ -15,7 +15,7 @@ import pytest
 from sacct_ingest.errors import ScriptError
 from sacct_ingest.scripts.job_script import lookup, parse_command_line
 from slurm_plugin.cli import advise
-from slurm_plugin.cli.nimo import COMMANDS, command_parser
+from slurm_plugin.cli.nimo import COMMANDS, LAB, command_parser
 from slurm_plugin.config.loader import parse
 from slurm_plugin.config.settings import Config
 from tests.docs.pages import PAGES, ROOT, Shown, blocks, command_lines, inline
@@ -112,9 +112,13 @@ def _parse(name, words):
     if name == "nimo" and words[0].startswith("-"):
         return
     if name == "nimo":
-        if words[0] not in COMMANDS:
-            sys.exit(f"no such command: {words[0]}")
-        command_parser(words[0])[0].parse_args(words[1:])
+        length = 2 if words[0] == LAB else 1
+        if words in ([LAB], ["help"]):
+            return
+        command = " ".join(words[:length])
+        if command not in COMMANDS:
+            sys.exit(f"no such command: {command}")
+        command_parser(command)[0].parse_args(words[length:])
     else:
         own, sbatch = advise.split_arguments(words) if name == "nimo-advise" else ([], words)
         advise.parser().parse_args(own)

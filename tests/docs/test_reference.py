@@ -14,7 +14,7 @@ import pytest
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli import advise
 from slurm_plugin.cli.exit_status import BROKEN_PIPE, INTERRUPTED, listed, statuses
-from slurm_plugin.cli.nimo import COMMANDS, command_parser
+from slurm_plugin.cli.nimo import COMMANDS, EXPERIMENTS, command_parser
 from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod.prometheus_metrics import METRICS
 from slurm_plugin.protocol.reasons import Reason
@@ -29,6 +29,8 @@ PARSERS = {
     **{f"nimo {name}": command_parser(name)[0] for name in COMMANDS},
     "nimo-advise": advise.parser(),
 }
+#: Every command by its last word.
+NAMES = [*(name.split()[-1] for name in COMMANDS), "advise"]
 
 
 def test_its_examples_hold():
@@ -89,14 +91,14 @@ def test_every_exit_status_is_in_the_table():
     )
     reported = {int(number) for row in rows for number in row.split(",")}
     assert {error.exit_status for error in kinds()} <= reported
-    assert {status for name in (*COMMANDS, "advise") for status in statuses(name)} == reported
+    assert {status for name in NAMES for status in statuses(name)} == reported
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "advise"])
+@pytest.mark.parametrize("name", NAMES)
 def test_the_help_of_every_command_lists_the_statuses_that_it_can_end_with(name):
-    assert (
-        listed(name) in PARSERS["nimo-advise" if name == "advise" else f"nimo {name}"].format_help()
-    )
+    words = f"lab {name}" if name in EXPERIMENTS else name
+    parser = PARSERS["nimo-advise" if name == "advise" else f"nimo {words}"]
+    assert listed(name) in parser.format_help()
     own = importlib.import_module(module(name))
     errors = {error.__name__: error.exit_status for error in kinds()}
     raised = {errors[call] for call in code(own.__name__)[1] if call in errors}

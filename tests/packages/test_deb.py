@@ -15,6 +15,7 @@ import pytest
 
 from packages import stage
 from packages.deb.build import build
+from packages.manual import page_of
 from slurm_plugin.cli.nimo import COMMANDS
 from tests.conftest import scratch_directory
 from tests.docs.pages import blocks
@@ -81,7 +82,7 @@ def test_it_holds_all_that_a_site_needs(deb):
     units = {
         f"/usr/lib/systemd/system/{path.name}" for path in (stage.PROJECT / "etc/systemd").iterdir()
     }
-    pages = {f"/usr/share/man/man1/nimo-{name}.1.gz" for name in (*COMMANDS, "advise")}
+    pages = {f"/usr/share/man/man1/{page_of(name)}.1.gz" for name in (*COMMANDS, "advise", "lab")}
     assert units | pages <= held.keys()
     assert {"/usr/bin/nimo", "/usr/bin/nimo-advise", "/etc/nimo/nimo.yaml"} <= held.keys()
     assert "/usr/share/bash-completion/completions/nimo-advise" in held

@@ -17,7 +17,12 @@ def made():
 
 
 def test_every_command_has_a_page(made):
-    names = {"nimo.1", "nimo-advise.1", *(f"nimo-{name}.1" for name in COMMANDS)}
+    names = {
+        "nimo.1",
+        "nimo-lab.1",
+        "nimo-advise.1",
+        *map("{}.1".format, map(pages.page_of, COMMANDS)),
+    }
     assert set(made) == names
     for name, text in made.items():
         assert f".SH NAME\n{name[:-2]}".replace("-", "\\-") in text
@@ -73,6 +78,9 @@ def bash(tmp_path_factory):
 
 def test_bash_completes_commands_options_and_choices(bash):
     assert bash("nimo", "do") == {"doctor"}
+    assert bash("nimo", "lab", "pro") == {"probe", "profile"}
+    assert "learn" not in bash("nimo", "")
+    assert bash("nimo", "lab", "learn", "--dry") == {"--dry-run"}
     assert bash("nimo", "doctor", "--js") == {"--json"}
     assert bash("nimo", "init", "--mode", "en") == {"enforce"}
     assert bash("nimo-advise", "--ntasks-per-n") == {"--ntasks-per-node"}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from packages import stage
+from packages.manual import page_of
 from slurm_plugin.cli.nimo import COMMANDS
 from tests.conftest import scratch_directory
 from tests.packages.system import NoSystemError, system_copy
@@ -61,7 +62,7 @@ def test_it_holds_all_that_a_site_needs():
     units = {
         f"/usr/lib/systemd/system/{path.name}" for path in (stage.PROJECT / "etc/systemd").iterdir()
     }
-    pages = {f"/usr/share/man/man1/nimo-{name}.1.gz" for name in (*COMMANDS, "advise")}
+    pages = {f"/usr/share/man/man1/{page_of(name)}.1.gz" for name in (*COMMANDS, "advise", "lab")}
     assert units | pages <= held
     assert any(path.endswith("slurm_plugin/lua/job_submit.lua") for path in held)
     assert any(path.endswith("store/migrations/versions/0013_first_schema.py") for path in held)

@@ -1,4 +1,4 @@
-"""The description of an application for ``nimo learn``: a YAML file into typed structures."""
+"""The description of an application for ``nimo lab learn``: a YAML file into typed structures."""
 
 import hashlib
 import json
@@ -178,7 +178,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelChoices(msgspec.Struct, frozen=True, kw_only=True):
-    """How the runs are learned from; for 'nimo plan', which reads them without the description."""
+    """How the runs are learned from; 'nimo lab plan' reads them without the description."""
 
     data_flow: bool = True  #: whether the accounting's bytes mean something
     network_share: float = 0.0  #: of the stall, where it was not measured
@@ -391,7 +391,7 @@ def _figures(
         values = [value for one in node_profiles if (value := getattr(one, figure))]
         if not values:
             raise ConfigError(
-                f"{place}: no node's profile has {figure}; measure it with 'nimo profile', or give "
+                f"{place}: no node's profile has {figure}; 'nimo lab profile' measures it, or give "
                 "it under attributes"
             )
         made[figure] = float(median(values))

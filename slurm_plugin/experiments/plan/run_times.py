@@ -188,7 +188,7 @@ def of_run_times(run_times_s: Mapping[int, float], nodes: int, group: str) -> Ta
 #: Attributes that a path adds to those of a place, and what they are where all data is near.
 LATENCY, BANDWIDTH = "net_latency_s", "net_bandwidth_bytes_per_s"
 NODES = "nodes"
-#: Attributes that a plan may choose, as ``nimo learn`` names them: sbatch's unit and its letter.
+#: Attributes that a plan may choose, as ``nimo lab learn`` names them: unit and letter of sbatch.
 RESOURCES = {"cpus": (1.0, ""), "memory": (2.0**20, "M")}
 _LEVELS = 4  #: values of each that are tried
 #: What a plan chose of them: names and values, memory in bytes.
@@ -263,7 +263,7 @@ class LearnedRunTimes:
         return [n for n in table.nodes if tables.verdict_at(table, n) is not Verdict.REFUSED]
 
     def resources(self, task: Task, place: PlanSite) -> list[Resources]:
-        """List the CPUs and memory to choose from, as runs of ``nimo learn`` had them.
+        """List the CPUs and memory to choose from, as runs of ``nimo lab learn`` had them.
 
         Neither where place or task say them, nor in history, where no run tells what it asked for.
         """

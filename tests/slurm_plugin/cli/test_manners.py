@@ -15,7 +15,7 @@ from tests.processes import LONGEST_WAIT_S
 COMMANDS = {
     "nimo": (nimo.main, []),
     "nimo-advise": (advise.main, []),
-    **{f"nimo {name}": (nimo.main, [name]) for name in nimo.COMMANDS},
+    **{f"nimo {name}": (nimo.main, name.split()) for name in nimo.COMMANDS},
 }
 #: Option -> what stdout begins with; each ends with status 0.
 ASKED = {

@@ -9,7 +9,7 @@ import pytest
 import slurm_plugin
 from sacct_ingest.errors import ConfigError, NimoError, NoHistory, StoreError
 from slurm_plugin.cli.exit_status import INTERRUPTED, guarded
-from slurm_plugin.cli.nimo import COMMANDS, command_parser, main
+from slurm_plugin.cli.nimo import COMMANDS, EXPERIMENTS, command_parser, main
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -22,17 +22,44 @@ def test_every_module_is_a_command():
     package = Path(slurm_plugin.__file__).parent
     paths = [*package.glob("cli/commands/[a-z]*.py"), *package.glob("experiments/*_command.py")]
     modules = {path.stem.removesuffix("_command").replace("_", "-") for path in paths}
-    assert modules == set(COMMANDS)
+    assert modules == {name.removeprefix("lab ") for name in COMMANDS}
 
 
-def test_the_overview_lists_all_commands(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    text = capsys.readouterr().out
-    assert all(f"  {name} " in text and what in text for name, what in COMMANDS.items())
+def shown(capsys, *words):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    out, err = capsys.readouterr()
+    assert (ended.value.code, err) == (0, "")
+    return out
 
 
-@pytest.mark.parametrize("arguments", [[], ["frobnicate"], ["fit", "--frobnicate"]])
+def test_the_overview_lists_what_users_and_admins_need_and_that_of_lab_the_experiments(capsys):
+    text, lab = shown(capsys), shown(capsys, "lab")
+    for name, what in COMMANDS.items():
+        experiment = name.startswith("lab ")
+        line = f"  {name.removeprefix('lab ')} "
+        assert (line in text and what in text) is not experiment
+        assert (line in lab and what in lab) is experiment
+    assert "  lab " in text
+    assert shown(capsys, "help") == shown(capsys, "--help") == text
+    assert shown(capsys, "help", "lab") == shown(capsys, "lab", "-h") == lab
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_is_asked_for_before_or_behind_a_command(name, capsys):
+    words = name.split()
+    assert shown(capsys, "help", *words) == shown(capsys, *words, "--help")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_goes_on_under_its_old_name(name, capsys):
+    assert shown(capsys, name, "--help") == shown(capsys, "lab", name, "--help")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["frobnicate"], ["fit", "--frobnicate"], ["lab", "fit"], ["help", "frobnicate"], ["--frob"]],
+)
 def test_wrong_usage_is_status_2_on_stderr(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
         main(arguments)
@@ -46,7 +73,7 @@ def test_help_of_all_commands_loads_nothing_heavy():
     """Or its first line would take longer than a quarter of a second."""
     code = (
         "import sys\nfrom slurm_plugin.cli.nimo import COMMANDS, main\n"
-        "for words in [], *([name] for name in COMMANDS):\n"
+        "for words in [], ['lab'], *(name.split() for name in COMMANDS):\n"
         "    try: main([*words, '--help'])\n"
         "    except SystemExit: pass\n"
         "    heavy = {'sqlalchemy', 'numpy', 'rich', 'starlette', 'importlib.metadata'}\n"

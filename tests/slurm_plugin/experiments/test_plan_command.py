@@ -1,4 +1,4 @@
-"""``nimo plan`` without a Slurm: plans for idle clusters, and mistakes."""
+"""``nimo lab plan`` without a Slurm: plans for idle clusters, and mistakes."""
 
 import json
 import re

@@ -179,7 +179,7 @@ def test_profiles_are_shown_as_a_table(tmp_path, monkeypatch, capsys):
     path = tmp_path / "nimo.db"
     Store.open(str(path)).close()
     assert main(["profile", "--show", "--store", str(path)]) == 3
-    assert "'nimo profile -p PARTITION' measures" in capsys.readouterr().err
+    assert "'nimo lab profile -p PARTITION' measures" in capsys.readouterr().err
     rows = [
         NodeProfile(
             cluster="pine", node=f"n{i}", node_type="epyc", at_s=1.0, mem_latency_s=i * 1e-9

@@ -1,4 +1,4 @@
-"""nimo forecast, nimo transfer and nimo probe --transfer."""
+"""nimo lab forecast, nimo lab transfer and nimo lab probe --transfer."""
 
 import json
 import threading

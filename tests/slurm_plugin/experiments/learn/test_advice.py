@@ -1,4 +1,4 @@
-"""From `nimo learn` to a submission: jobs are predicted from the runs that were learned from."""
+"""From `nimo lab learn` to a submission: predictions from learned runs."""
 
 from types import SimpleNamespace
 

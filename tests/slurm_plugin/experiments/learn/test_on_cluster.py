@@ -1,4 +1,4 @@
-"""``nimo learn`` on a real cluster: a program that is slower the less of a CPU it is given."""
+"""``nimo lab learn`` on a real cluster: a program that is slower the less of a CPU it is given."""
 
 import json
 import os

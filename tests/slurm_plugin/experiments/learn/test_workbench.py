@@ -1,4 +1,4 @@
-"""The loop of ``nimo learn`` where Slurm misbehaves: failures, budgets, a kill at every moment."""
+"""The loop of ``nimo lab learn`` where Slurm misbehaves: failures, budgets, kills."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_a_run_that_does_not_start_is_cancelled(state):
 
 
 def test_one_process_at_a_time(state):
-    only = partial(alone, state, program="'nimo learn'", fix="name another file with --state")
+    only = partial(alone, state, program="'nimo lab learn'", fix="name another file with --state")
     with only(), pytest.raises(NimoError, match="another"), only():
         pass
 

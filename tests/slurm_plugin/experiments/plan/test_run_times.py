@@ -50,7 +50,7 @@ def planned(folder, rows, **places):
 
 
 def on_site(text, folder):
-    """Give the problem as `nimo plan --empty` makes it."""
+    """Give the problem as `nimo lab plan --empty` makes it."""
     parsed = parse(text.replace("{storage: s", "{nodes: 1-8, storage: s"), name="flow.yaml")
     return site.problem(parsed, Config(store=f"sqlite:///{folder}/none.db"), folder, empty=True)
 
@@ -187,7 +187,7 @@ def test_runs_of_one_node_count_are_planned_on_it(tmp_path):
 
 
 def test_a_journal_says_how_its_runs_are_learned_from(tmp_path):
-    """Data flow, the network's share and the form of 'nimo learn' were not those of the plan."""
+    """Data flow, the network's share and the form of 'nimo lab learn' were others."""
     model = ModelChoices(
         data_flow=False, network_share=0.5, form=FunctionForm.PAPER, faster=frozenset({"share"})
     )
