@@ -2,19 +2,20 @@
 
 import difflib
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from predictor.table import decode, head, part_for, whole_key
 from predictor.types import PredictionTable
 from sacct_ingest.errors import NoHistory, StoreError
-from sacct_ingest.records import CURVE_LEVELS, KeyLevel
+from sacct_ingest.records import CURVE_LEVELS, Identity, KeyLevel
 from sacct_ingest.runs.layout import layouts_of_run
 from sacct_ingest.scripts.signature import names_of
 from slurm_plugin.config.settings import Config
+from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules, visibility
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from sacct_ingest.store import RunRow, Store
 
 
+_FOUND = 1024  #: identities whose tables are kept while runs are read
 _SHORTEST_KEY = 6  #: a key may be cut short, but not to where it says nothing
 
 
@@ -89,6 +91,24 @@ def matching_tables(tables: Sequence[PredictionTable], query: str) -> list[Predi
     near = difflib.get_close_matches(query, names)
     hint = f"did you mean {' or '.join(near)}?" if near else "'nimo predict --all' lists what is"
     raise NoHistory(f"there is no history of {query!r}; {hint}")
+
+
+def table_finder(store: "Store") -> "Callable[[RunRow], PredictionTable | None]":
+    """Give what finds the table that says most about a run; tables are read when asked for."""
+
+    @lru_cache(maxsize=_FOUND)
+    def lookup(identity: Identity) -> PredictionLookup:
+        keys = [(level, key) for level in KeyLevel if (key := identity.key(level))]
+        rows = store.fits.find(keys)
+        whole = PredictionLookup((row.level, row.key, row.payload) for row in rows)
+        rows += store.fits.find(whole.parts())
+        return PredictionLookup((row.level, row.key, row.payload) for row in rows)
+
+    def table_of(run: "RunRow") -> PredictionTable | None:
+        found = lookup(run.identity)
+        return found.find(run.identity, layouts_of_run(run), attributes=lambda: run.attributes)
+
+    return table_of
 
 
 def own_tables(tables: Sequence[PredictionTable]) -> Sequence[PredictionTable]:

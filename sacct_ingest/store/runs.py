@@ -178,9 +178,21 @@ class Runs(StoreTable):
         chosen = DecisionSelection(
             cluster=cluster, partition=partition, since_s=since_s, until_s=until_s
         )
+        yield from self.selected(chosen)
+
+    def count_selected(self, chosen: DecisionSelection) -> int:
+        """Count the runs that `selected` gives."""
+        query = sa.select(sa.func.count()).where(*_of_selection(chosen))
+        return int(self._value(query.select_from(runs)))
+
+    def selected(self, chosen: DecisionSelection) -> Iterator[RunRow]:
+        """Give the runs of a selection that started, as `started`.
+
+        chosen: whose runs, where and when they were submitted; the rest of it says nothing here.
+        """
         query = (
             sa.select(*_FULL_COLUMNS, runs.c.node_list)
-            .where(runs.c.start_s.is_not(None), *conditions(chosen, runs, _SELECTED, "submit_s"))
+            .where(*_of_selection(chosen))
             .order_by(runs.c.submit_s, runs.c.job_id)
         )
         yield from run_rows(self._each(query))
@@ -304,6 +316,11 @@ def _has_key(level: KeyLevel, keys: Iterable[str]) -> sa.ColumnElement[bool]:
         return columns[0].in_(list(keys))
     words = (key.split("/", 1) for key in keys)
     return any_of(columns, words)
+
+
+def _of_selection(chosen: DecisionSelection) -> Iterator[sa.ColumnElement[bool]]:
+    yield runs.c.start_s.is_not(None)
+    yield from conditions(chosen, runs, _SELECTED, "submit_s")
 
 
 def _array_row(values: Mapping[Any, Any]) -> ArrayRow:

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from predictor.application.request import for_request
+from predictor.application.request import for_request, ratios
 from predictor.table import at, covers, verdict_at
 from predictor.types import PredictionTable, Problem, Verdict
 from sacct_ingest.records import DecisionRow, JobState
@@ -192,6 +192,23 @@ def _waste(
         slower=knee_s / sum(used[n][1] for n in beyond),
         unit=table.unit,
     )
+
+
+def share_at_knee(table: PredictionTable, size: int) -> tuple[float, float, float] | None:
+    """Node-hours that a job would take at its knee, over those on its count; and nine in ten.
+
+    None: it is not beyond its knee, or nothing reliable says so.
+
+    size: its count, in the table's unit.
+    """
+    job = for_request(table, size)
+    if not job.knee or size <= job.knee or not _sure(job, (job.knee, size)):
+        return None
+    part = job.knee / size
+    share = part * at(job, job.knee).time_s / at(job, size).time_s
+    drawn = sorted(part * one for one in ratios(job, (job.knee,))[0])
+    low, high = (drawn[round(end * (len(drawn) - 1))] for end in (0.05, 0.95))
+    return (share, min(low, share), min(max(high, share), 1.0)) if share < 1 else None
 
 
 def _sure(table: PredictionTable, counts: Sequence[int]) -> bool:

@@ -22,9 +22,12 @@ from sacct_ingest.store import DecisionSelection, FitRow, Store
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.outcomes import OutcomeReport, Pair
 from slurm_plugin.evaluation.report_data import collect
+from slurm_plugin.evaluation.waste_data import collect as collect_waste
+from slurm_plugin.evaluation.waste_report import WasteReport
 from slurm_plugin.protocol.status_messages import Waits
 from slurm_plugin.reports.curve_text import Listed, TableKey, distinctions, repeated
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules, is_own
+from slurm_plugin.store_access import table_finder
 from slurm_plugin.web.viewer import User, Viewer
 
 
@@ -190,6 +193,9 @@ _STORE_S = 60.0  #: a read-only file shows its changes only when opened anew
 _CATALOGUE_S = 5.0  #: between looks whether a refit has written
 _OLDEST_CATALOGUE_S = 3600.0
 _REPORT_S, _OLDEST_REPORT_S = 60.0, 3600.0
+_WASTE_S = 1800.0
+#: Days of a user's jobs whose waste a page says, and the most starts that it looks at.
+_WASTE_DAYS, _WASTE_RUNS = 30, 20_000
 _VISIBILITY_S = 120.0
 _CHECKS_S, _OLDEST_CHECKS_S = 5.0, 60.0
 
@@ -310,6 +316,9 @@ class PageData:
             lambda _: self._read(), keep_s=_CATALOGUE_S, serve_s=_OLDEST_CATALOGUE_S
         )
         self._reports = RefreshingCache(self._report, keep_s=_REPORT_S, serve_s=_OLDEST_REPORT_S)
+        self._wastes = RefreshingCache(
+            self._waste, keep_s=_WASTE_S, serve_s=_OLDEST_REPORT_S, most=1000
+        )
         self.service = service or Service()
         self._checks: RefreshingCache[None, tuple[float, Sequence[Any]]] = RefreshingCache(
             lambda _: (time.time(), self.service.checks()),
@@ -376,6 +385,22 @@ class PageData:
         visibility, days = asked
         chosen = DecisionSelection(since_s=time.time() - days * _DAY_S)
         return collect(self.store, _visible(chosen, visibility), config=self.config)
+
+    def waste(self, user: str) -> WasteReport | None:
+        """Sum up what a user's last jobs had that bought nothing; None: they are too many."""
+        return self._wastes.get(user)
+
+    def _waste(self, user: str) -> WasteReport | None:
+        chosen = DecisionSelection(since_s=time.time() - _WASTE_DAYS * _DAY_S, user=user)
+        if self.store.runs.count_selected(chosen) > _WASTE_RUNS:
+            return None
+        return collect_waste(
+            self.store,
+            chosen,
+            table_of=table_finder(self.store),
+            margin=self.config.policy.memory_margin,
+            own=True,
+        )
 
     def _read(self) -> Catalogue:
         store = self.store

@@ -18,6 +18,7 @@ from slurm_plugin.reports.advice_text import DIRECTIVE
 from slurm_plugin.reports.headline import TASKS, Task, headline, title_of
 from slurm_plugin.reports.html import PageLink, Table
 from slurm_plugin.reports.sheets import find, sheets_of
+from slurm_plugin.reports.waste_text import title_of as waste_title
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules
 from slurm_plugin.text.formatting import count, printable, short_clock
 from slurm_plugin.web.application_page import suggestion
@@ -105,6 +106,7 @@ def mine(view: View) -> str:
         if (table := tables.get(one.table_key)) and (text := failures_text(table, name))
     ]
     pairs = view.site.decisions(view.viewer, DecisionSelection(user=name), most=5)
+    waste = view.site.waste(name)
     return view.render(
         "mine.html.j2",
         "My jobs",
@@ -117,6 +119,7 @@ def mine(view: View) -> str:
         ),
         more=len(entries) > len(newest),
         failures=failures,
+        waste=waste_title(waste) if waste and waste.starts else "",
         waiting=_waiting(view),
         decisions=decisions_table(view, pairs, "My last decisions", empty="none yet"),
         all_decisions=view.link("/decisions", user=name),

@@ -12,6 +12,7 @@ import pytest
 from predictor.refit import row_of
 from predictor.table import within_cluster
 from predictor.types import Failures, Memory, Part, Problem, ResourceUse, Verdict
+from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.store import Store
 from slurm_plugin.config.settings import Energy
@@ -359,6 +360,16 @@ def test_runs_that_failed_stand_first_on_the_page_of_their_user_alone(ask, store
     words = "The last 5 runs failed after 3 s (exit 2); the last output was in slurm-299.out."
     assert text.index("My jobs") < text.index(words) < text.index("What to ask for")
     assert "failed after" not in Tags(ask("/mine", "bob", own("bob")).text).text
+
+
+def test_users_see_what_of_their_own_node_hours_bought_nothing(ask, store_path, monkeypatch):
+    joined(store_path, user="ada", state=JobState.NODE_FAIL, elapsed_s=3600.0)
+    text = Tags(ask("/mine", "ada", own("ada")).text).text
+    said = "Last 30 days: 100 % of your 4.0 node-hours bought nothing; no record says that any"
+    assert said in " ".join(text.split())
+    assert "bought nothing" not in ask("/mine", "bob", own("bob")).text
+    monkeypatch.setattr("slurm_plugin.web.data._WASTE_RUNS", 0)
+    assert "bought nothing" not in ask("/mine", "ada", own("ada")).text
 
 
 def test_a_job_is_found_by_its_id_and_what_is_named_leads_on(ask, store_path):

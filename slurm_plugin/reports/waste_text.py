@@ -1,0 +1,204 @@
+"""Waste in words and as tables: one line, then by cause, with who can do what about it."""
+
+from math import floor, log10
+from typing import Final, NamedTuple
+
+from sacct_ingest.text.slurm_text import time_span
+from slurm_plugin.evaluation.waste import Cause
+from slurm_plugin.evaluation.waste_report import CauseWaste, GroupWaste, WasteReport
+from slurm_plugin.text.formatting import clock, count, percent
+from slurm_plugin.text.table_columns import OutputColumn, OutputTable, between, text_column
+
+
+class CauseWords(NamedTuple):
+    """A cause in words, and who can do what about it."""
+
+    name: str
+    users: str
+    admins: str = ""
+
+
+_DAY_S: Final = 86_400.0
+
+WORDS: Final = {
+    Cause.FAILED: CauseWords(
+        "failed again",
+        "jobs that fail again and again: 'nimo why JOBID' shows the end of the output; look there "
+        "before the next try",
+    ),
+    Cause.OUT_OF_MEMORY: CauseWords(
+        "out of memory",
+        "jobs that ran out of memory: 'nimo-advise JOBSCRIPT' says how much to ask for",
+    ),
+    Cause.TIMEOUT: CauseWords(
+        "timeouts",
+        "jobs that their limit ended: 'nimo-advise JOBSCRIPT' says a longer one; or save the "
+        "state, and go on from there",
+    ),
+    Cause.STOPPED: CauseWords(
+        "stopped by cluster",
+        "jobs on nodes that failed, or preempted ones: save the state now and then",
+        "drain nodes that fail again; preempt the youngest jobs",
+    ),
+    Cause.KNEE: CauseWords(
+        "beyond the knee",
+        "more nodes than speed a job up: 'nimo-advise JOBSCRIPT' names the knee",
+        "mode enforce in nimo.yaml, for jobs that say a range of nodes",
+    ),
+    Cause.GPUS: CauseWords("idle GPUs", "ask for fewer: 'nimo-advise JOBSCRIPT' says how many"),
+    Cause.MEMORY: CauseWords(
+        "unused memory",
+        "memory that decided the part of a node, and was not used: --mem as 'nimo-advise "
+        "JOBSCRIPT' says",
+        "memory.use: auto in nimo.yaml",
+    ),
+    Cause.CPUS: CauseWords("idle CPUs", "ask for fewer: 'nimo-advise JOBSCRIPT' says how many"),
+    Cause.WHOLE_NODES: CauseWords(
+        "whole nodes",
+        "more CPUs than the job asked for: put several small jobs into one",
+        "a partition whose jobs share nodes (OverSubscribe, ExclusiveUser)",
+    ),
+}
+
+
+def rounded(hours: float) -> str:
+    """Write node-hours as people say them: two digits, three below a quarter of the next.
+
+    >>> rounded(209_876), rounded(31_234), rounded(1234), rounded(56.7), rounded(0.123), rounded(0)
+    ('210,000', '31,000', '1,230', '57', '0.12', '0')
+    """
+    if hours < 0.005:
+        return "0"
+    digits = floor(log10(hours))
+    first = hours / 10**digits
+    places = (2 if first < 2.5 else 1) - digits
+    if digits < 3:
+        places = 1 - digits
+    value = round(hours, places)
+    return f"{value:,.0f}" if places <= 0 else f"{value:.{places}f}"
+
+
+def title_of(report: WasteReport) -> str:
+    """Say it in one line."""
+    if not report.starts:
+        return f"there is no job{' of yours' if report.own else ''} that ran"
+    whose = "your " if report.own else ""
+    hours = f"{whose}{rounded(report.node_hours)} node-hours"
+    share = report.wasted / report.node_hours
+    if report.wasted < 0.005 * report.node_hours or rounded(report.wasted) == "0":
+        return f"Hardly any of {hours} bought nothing, as far as the accounting measures it."
+    line = f"{percent(share)} of {hours} bought nothing"
+    if rounded(report.back) == "0" and rounded(report.back_high) == "0":
+        return f"{line}; no record says that any could come back."
+    ends = f"{rounded(report.back_low)} to {rounded(report.back_high)}"
+    return f"{line}: {rounded(report.back)} could come back, {ends}."
+
+
+def text(report: WasteReport) -> list[str]:
+    """Say what stands below the tables: what to do, limits, and what is not known."""
+    lines = []
+    for row in report.causes:
+        if row.node_hours < 0.01 * report.node_hours:
+            continue
+        words = WORDS[row.cause]
+        line = f"{words.name}: {words.users}."
+        lines.append(line if report.own or not words.admins else f"{line} Admins: {words.admins}.")
+    if limits := report.limits:
+        times = rounded(limits.ratio)
+        lines.append(
+            f"limits: half of the jobs asked for {times} times what they took or more, and "
+            f"{limits.far} of {count(limits.starts, 'job')} for over 3 times the longest before. "
+            "That costs waits, no node-hours: 'nimo-advise JOBSCRIPT' says a limit"
+            + ("." if report.own else "; 'nimo replay --limits' says what that would be worth.")
+        )
+    if report.unmeasured > 0.01 * report.node_hours:
+        lines.append(
+            f"not measured: the accounting has no CPU time of {rounded(report.unmeasured)} "
+            "node-hours; what was idle there is not counted."
+        )
+    return lines
+
+
+def period(report: WasteReport) -> str:
+    """Say which jobs: how many, and when the first began and the last one ended."""
+    if report.begin_s is None or report.end_s is None:
+        return ""
+    users = "" if report.own or report.users < 2 else f" of {report.users} users"
+    length_s = report.end_s - report.begin_s
+    days = time_span(length_s) if length_s < 2 * _DAY_S else f"{length_s / _DAY_S:.0f} days"
+    ends = f"{clock(report.begin_s)[:10]} to {clock(report.end_s)[:10]}"
+    return (
+        f"{count(report.starts, 'start')} of jobs{users}, {ends} ({days}); intervals hold 9 in 10"
+    )
+
+
+def _interval() -> OutputColumn:
+    return OutputColumn(
+        "interval",
+        "9 in 10",
+        lambda row: None if row.back_high <= 0 else row,
+        show=lambda row: (
+            "-" if rounded(row.back_high) == "0" else between(row.back_low, row.back_high, rounded)
+        ),
+        order=lambda row: row.back_high,
+        derived=True,
+        worth=5,
+    )
+
+
+def _hours(name: str, title: str, worth: int = 9) -> OutputColumn:
+    return OutputColumn(name, title, as_text=rounded, worth=worth)
+
+
+def _ends() -> list[OutputColumn]:
+    """Give the ends of the interval: only where they are asked for by name, and with ``-P``."""
+    return [_hours("back_low", "at least", 0), _hours("back_high", "at most", 0)]
+
+
+def causes(report: WasteReport) -> OutputTable:
+    """Make the table of causes."""
+
+    def share(row: CauseWaste) -> float:
+        return row.node_hours / report.node_hours
+
+    columns = [
+        text_column(
+            "cause",
+            "cause",
+            show=lambda row: WORDS[row.cause].name,
+            value=lambda row: row.cause.value,
+        ),
+        OutputColumn("starts", "starts", worth=4),
+        _hours("node_hours", "node-hours"),
+        OutputColumn("share", "of all", share, lambda one: percent(one, 1), worth=6),
+        _hours("back", "could come back"),
+        _interval(),
+        *_ends(),
+    ]
+    return OutputTable(columns, report.causes)
+
+
+def groups(report: WasteReport) -> OutputTable:
+    """Make the table of users, accounts, applications or partitions."""
+
+    def share(row: GroupWaste) -> float:
+        return row.wasted / row.node_hours if row.node_hours else 0.0
+
+    columns = [
+        text_column(report.by, report.by, value=lambda row: row.name),
+        OutputColumn("starts", "starts", worth=3),
+        _hours("node_hours", "node-hours"),
+        _hours("wasted", "bought nothing"),
+        OutputColumn("share", "share", share, percent, worth=7),
+        _hours("back", "could come back"),
+        _interval(),
+        text_column(
+            "cause",
+            "most by",
+            6,
+            value=lambda row: row.cause.value if row.cause else None,
+            show=lambda row: WORDS[row.cause].name if row.cause else "-",
+        ),
+        *_ends(),
+    ]
+    return OutputTable(columns, report.groups)
