@@ -19,7 +19,8 @@ from slurm_plugin.text import formatting as fmt
 from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.table_columns import between
 
-_READ = {
+#: Verdicts in words.
+READ = {
     Verdict.RELIABLE: "reliable",
     Verdict.DOUBTFUL: "doubtful: makes no time limit",
     Verdict.REFUSED: "refused: too uncertain to show or use",
@@ -47,20 +48,16 @@ def render(
     Raises NoColumn: the options name a column that there is not.
     """
     energy, job = energy or Energy(), of_usual_job(prediction)
-    level, word = fmt.RECOGNISED[prediction.level], prediction.unit.word
-    label, runs = fmt.printable(prediction.label), fmt.count(prediction.runs, "run")
+    word = prediction.unit.word
     head = [
-        f"{label}: {runs}, recognised by {level}",
-        *([f"command: {fmt.printable(prediction.command)}"] if prediction.command else []),
+        *title_lines(prediction, job, verbose=verbose),
         f"model: {prediction.model}",
-        *_sizes(prediction, verbose=verbose),
-        *_asked(job),
         *(_template_lines(prediction) if verbose else ()),
     ]
     lines = [
-        f"verdict: {_READ[prediction.verdict]}",
+        f"verdict: {READ[prediction.verdict]}",
         *(f"  {record_line(one, prediction.unit)}" for one in prediction.record),
-        *(_problem_line(one, prediction.unit) for one in with_best_run(prediction.problems)),
+        *(problem_line(one, prediction.unit) for one in with_best_run(prediction.problems)),
     ]
     if job.knee is not None:
         lines.append(f"knee (most speedup for its cost, max S²/n): {fmt.count(job.knee, word)}")
@@ -68,8 +65,6 @@ def render(
         lines.append(f"run time stops falling at {fmt.count(job.max_useful, word)}")
     lines += [*memory_lines(prediction), *map(use_text, prediction.uses)]
     lines += filter(None, [source_text(energy, prediction)])
-    if prediction.node_type:
-        head.insert(0, f"nodes of the type {fmt.printable(prediction.node_type)}")
     table = curve_table(job, energy, now_s, every=every).text(options, width=width)
     parts = [_wrapped(head, width), table, _wrapped(lines, width)]
     for node_type in [one.node_type for one in prediction.by_type if prediction.node_type]:
@@ -77,10 +72,26 @@ def render(
         runs = fmt.count(own.runs, "run")
         head = [f"nodes of the type {fmt.printable(node_type)}: {runs}, model: {own.model}"]
         table = curve_table(own, energy, now_s, every=every).text(options, width=width)
-        problems = (_problem_line(problem, prediction.unit) for problem in own.problems[:1])
-        lines = [f"verdict: {_READ[own.verdict]}", *problems]
+        problems = (problem_line(problem, prediction.unit) for problem in own.problems[:1])
+        lines = [f"verdict: {READ[own.verdict]}", *problems]
         parts += [_wrapped(head, width), table, _wrapped(lines, width)]
     return "\n\n".join(parts)
+
+
+def title_lines(
+    prediction: PredictionTable, job: PredictionTable, *, verbose: bool = False
+) -> list[str]:
+    """Say which application it is, and what the rows of its table are.
+
+    job: the table of its usual job.
+    """
+    label, runs = fmt.printable(prediction.label), fmt.count(prediction.runs, "run")
+    lines = [f"{label}: {runs}, recognised by {fmt.RECOGNISED[prediction.level]}"]
+    if prediction.node_type:
+        lines.insert(0, f"nodes of the type {fmt.printable(prediction.node_type)}")
+    if prediction.command:
+        lines.append(f"command: {fmt.printable(prediction.command)}")
+    return [*lines, *_sizes(prediction, verbose=verbose), *_asked(job)]
 
 
 def _asked(job: PredictionTable) -> list[str]:
@@ -122,7 +133,8 @@ def _wrapped(lines: Iterable[str], width: int) -> str:
     return fmt.wrapped("\n".join(lines), width)
 
 
-def _problem_line(problem: Problem, unit: Unit) -> str:
+def problem_line(problem: Problem, unit: Unit) -> str:
+    """Say a problem, and the run that would help most against it."""
     return f"  {fmt.printable(problem.text)}{next_run(problem.observe, unit)}"
 
 

@@ -1,8 +1,8 @@
 """Show the predicted run times of an application on each node count, with their intervals.
 
 Without APPLICATION it lists applications with a scaling curve: all of them for root and the owner
-of the store, their own for other users.  With -v it also shows by which numbers run time goes, and
-what a name was made of.
+of the store, their own for other users.  It fits a screen; --all shows all, and -v also by which
+numbers run time goes, and what a name was made of.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from slurm_plugin.config.settings_file import leaves_out
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.query_messages import Applications
 from slurm_plugin.protocol.request_messages import Ask
-from slurm_plugin.reports import curve_text
+from slurm_plugin.reports import curve_screen, curve_text
 from slurm_plugin.slurm.slurm_conf import is_own
 from slurm_plugin.store_access import last_runs, load_tables, matching_tables, open_store
 from slurm_plugin.text.formatting import wrapped
@@ -47,7 +47,7 @@ EXAMPLE = """\
 def add_arguments(add: command_context.Options) -> None:
     """Declare the options."""
     add("application APPLICATION", "name of the application, or the start of its key", nargs="?")
-    add("--all", "show all node counts; without APPLICATION: list all applications")
+    add("--all", "show all counts, and all that is known; without APPLICATION: list all")
     add.table("-o", "-n")
     add("-u --user USER", "list the applications of this user", default="")
     plot.add_plot(add)
@@ -82,11 +82,7 @@ def run(args: argparse.Namespace) -> int:
     if args.user:
         tables = [t for t in tables if is_own(KeyLevel(t.level), t.key, t.label, args.user)]
     if args.application is None:
-        listed = [t for t in tables if args.all or t.level in CURVE_LEVELS]
-        if args.json:
-            print(json_text(listed))
-        else:
-            command_context.print_table(curve_text.list_table(listed), args)
+        _print_list([t for t in tables if args.all or t.level in CURVE_LEVELS], args)
         return 0
     matches = [curve_text.within(one) for one in matching_tables(tables, args.application)]
     if args.plot not in (None, plot.TERMINAL):
@@ -103,6 +99,16 @@ def _stored(config: "Config") -> Applications:
         return Applications(tables=load_tables(store), standings=store.standings.all())
 
 
+def _print_list(tables: "Sequence[PredictionTable]", args: argparse.Namespace) -> None:
+    if args.json:
+        print(json_text(tables))
+    elif args.all or args.parsable2:
+        command_context.print_table(curve_text.list_table(tables), args)
+    else:
+        options = command_context.table_options(args)
+        print(curve_screen.list_on_screen(tables, options, width=terminal_width()))
+
+
 def _print(
     tables: "Sequence[PredictionTable]",
     args: argparse.Namespace,
@@ -112,27 +118,55 @@ def _print(
     energy = Energy() if leaves_out("energy", args.config) else settings().energy
     if args.json:
         print(json_text(tables))
-    elif args.parsable2:
+        return
+    if args.parsable2:
         for one in tables:
-            shown = curve_text.curve_table(one, energy, time.time(), every=True)
-            print(shown.parsable(command_context.table_options(args)))
-    else:
-        for number, table in enumerate(tables if args.all else curve_text.each_once(tables)):
-            text = curve_text.render(
-                table,
-                every=args.all,
-                width=terminal_width(),
-                options=command_context.table_options(args),
-                verbose=args.verbose,
-                energy=energy,
-                now_s=time.time(),
-            )
-            print("\n" * bool(number) + text)
-            if standing := standings.get((table.level, table.key)):
-                print(wrapped(curve_text.standing_line(standing), terminal_width()))
-            if args.plot == plot.TERMINAL:
-                print()
-                plot.show(_picture(table, args, settings()), plot.TERMINAL)
+            table = curve_text.curve_table(one, energy, time.time(), every=True)
+            print(table.parsable(command_context.table_options(args)))
+        return
+    shown = tables if args.all else curve_text.each_once(tables)
+    if len(shown) > 1 and not (args.all or args.plot):
+        print(_choice(shown, args))
+        return
+    for number, one in enumerate(shown):
+        text = _text(one, args, energy, standings.get((one.level, one.key)))
+        print("\n" * bool(number) + text)
+        if args.plot == plot.TERMINAL:
+            print()
+            plot.show(_picture(one, args, settings()), plot.TERMINAL)
+
+
+def _text(
+    table: "PredictionTable", args: argparse.Namespace, energy: Energy, standing: StandingRow | None
+) -> str:
+    options, width, now_s = command_context.table_options(args), terminal_width(), time.time()
+    if not (args.all or args.verbose):
+        return curve_screen.on_screen(
+            table, width=width, options=options, energy=energy, now_s=now_s, standing=standing
+        )
+    text = curve_text.render(
+        table,
+        every=args.all,
+        width=width,
+        options=options,
+        verbose=args.verbose,
+        energy=energy,
+        now_s=now_s,
+    )
+    return f"{text}\n{wrapped(curve_text.standing_line(standing), width)}" if standing else text
+
+
+#: Columns by which one of several applications of a name is chosen.
+_TO_CHOOSE = "key,runs,nodes,verdict,details"
+
+
+def _choice(tables: "Sequence[PredictionTable]", args: argparse.Namespace) -> str:
+    """List applications of one name; one of them is chosen by its key."""
+    options = command_context.table_options(args)
+    if not options.form:
+        options = options._replace(form=_TO_CHOOSE)
+    text = curve_screen.list_on_screen(tables, options, width=terminal_width())
+    return f"{len(tables)} applications have this name; name one by its key, or --all.\n\n{text}"
 
 
 def _picture(table: "PredictionTable", args: argparse.Namespace, config: "Config") -> "Picture":

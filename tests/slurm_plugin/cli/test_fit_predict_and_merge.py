@@ -9,12 +9,14 @@ import msgspec
 import pytest
 
 from predictor import models
+from predictor.refit import row_of
 from predictor.types import PredictionTable, Verdict
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.history import applications
 from slurm_plugin.web.data import Catalogue, CatalogueQuery, entry_of
 from tests.predictor.node_types.test_sums import add, all_sums, profiles, runs, same
+from tests.slurm_plugin.made import table
 
 WRF = next(a for a in applications("ada") if a.name == "wrf-d02")
 
@@ -100,7 +102,26 @@ def test_the_start_of_a_key_will_do(use, capsys):
 
 def test_a_history_is_given_where_there_is_nothing_better(use, capsys):
     assert main(["predict", "blast"]) == 0
+    assert "verdict: doubtful" in capsys.readouterr().out
+    assert main(["predict", "blast", "--all"]) == 0
     assert "model: history" in capsys.readouterr().out
+
+
+def test_several_applications_of_a_name_are_listed_to_choose_from(tmp_path, capsys):
+    path = str(tmp_path / "nimo.db")
+    with Store.open(path) as store:
+        named = {"level": "line", "label": "ada/wrf"}
+        keys = [f"{i}abcdef0" for i in range(30)]
+        made = [table(key=key, command=f"wrf.sh {key}", runs=9, **named) for key in keys]
+        store.fits.replace(map(row_of, made))
+    assert main(["predict", "wrf", "--store", path]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 23
+    assert lines[0] == "30 applications have this name; name one by its key, or --all."
+    assert main(["predict", lines[3].split()[0], "--store", path]) == 0
+    assert "verdict: reliable" in capsys.readouterr().out
+    assert main(["predict", "wrf", "--store", path, "--all"]) == 0
+    assert capsys.readouterr().out.count("verdict: reliable") == 30
 
 
 def test_an_unknown_name_proposes_one_that_looks_alike(use, capsys):
