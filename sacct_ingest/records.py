@@ -371,6 +371,7 @@ class DecisionRow:
     #: in place of a predicted wait: it starts by then if the jobs before it reach their limits
     wait_most_s: float | None = None
     request_wait_most_s: float | None = None
+    inputs: str = ""  #: sizes of input files, as the client saw them: `runs.input_sizes`
 
 
 #: Longer ones have no decision: nimod takes none of a job with them.

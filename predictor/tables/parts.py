@@ -193,7 +193,7 @@ def _family(
 
 def _numbered(row: RunRow) -> bool:
     """Whether a run may have numbers besides its arguments."""
-    return row.submission.numbered or row.array_task_id is not None
+    return row.submission.numbered or bool(row.inputs) or row.array_task_id is not None
 
 
 def _as_references(

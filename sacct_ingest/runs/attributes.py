@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf, prod
 
+from sacct_ingest.runs.input_sizes import numbers_in
 from sacct_ingest.runs.submission import (
     ACCOUNT,
     ARGUMENT,
@@ -59,6 +60,7 @@ def attributes(  # noqa: PLR0913 - each by its name
     comment: str = "",
     export: str = "",
     array: str = "",
+    inputs: str = "",
 ) -> dict[str, str]:
     """Give the attributes of a job by name; what the job does not say is left out.
 
@@ -69,13 +71,15 @@ def attributes(  # noqa: PLR0913 - each by its name
         command of an engine's job is the engine's own; a further attempt may ask for more.
     export: its ``--export``, whose values count like arguments.
     array: index of its task, or what it asks for with ``--array``: an index only where it is one.
+    inputs: sizes of its input files, as `sacct_ingest.runs.input_sizes.to_text` writes them.
 
     >>> attributes(("run.sh", "KPAR=9", "--input", "a.dat", "4x4"), limit_s=7200)
     {'command': 'run.sh', 'KPAR': '9', '--input': 'a.dat', 'argument 1': '4x4', \
 'time limit': '7200'}
     """
     said = said_by(words, name=name, comment=comment, export=export)
-    return named(
+    sizes = {name: f"{number:.0f}" for name, number in numbers_in(inputs).items()}
+    return sizes | named(
         said,
         account=account,
         limit_s=limit_s,

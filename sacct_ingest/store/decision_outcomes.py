@@ -40,6 +40,8 @@ _BATCH = _NOTES // (BEFORE_S + 1 + AFTER_S)
 _Pair = tuple[str, int]  # decision, run
 #: What a run is recognised by.
 KEYS = ("tag", "script", "line")
+#: What runs get of their decision.
+_COPIED = (*KEYS, "inputs")
 #: By what a decision and a run without a note are compared.
 _SUBMITTED = ("cluster", "uid", "user", "name", "work_dir")
 _OF_RUN = (
@@ -53,7 +55,7 @@ _first = runs.alias("first")
 _SET = (
     sa.update(runs)
     .where(runs.c.id == sa.bindparam("run_"))
-    .values({name: sa.bindparam(f"{name}_") for name in KEYS})
+    .values({name: sa.bindparam(f"{name}_") for name in _COPIED})
 )
 
 
@@ -197,10 +199,15 @@ def _by_submission(connection: sa.Connection) -> Iterator[_Pair]:
 
 
 def _nearest(decision: sa.Row[Any], among: Iterable[sa.Row[Any]], taken: set[int]) -> int | None:
-    """Take the job of which a run was submitted nearest to a decision."""
+    """Take the job of which a run was submitted nearest to a decision.
+
+    slurmctld gives a job its submit time, in whole seconds, after it has asked: of jobs that are
+    alike the first one since the decision is it.
+    """
+    at_s = int(decision.at_s)
     nearest = min(
         (run for run in among if _job_of(run) not in taken),
-        key=lambda run: (abs(run.submit_s - decision.at_s), run.job_id),
+        key=lambda run: (run.submit_s < at_s, abs(run.submit_s - at_s), run.job_id),
         default=None,
     )
     if nearest is None:
@@ -282,13 +289,17 @@ def _differing() -> sa.Select[Any]:
     """Select runs whose keys are not those of their decision, as values of `_SET`.
 
     A tag counts even where the request had none.  Where nimod could not read the script or the
-    command line, those of the accounting stay.
+    command line, those of the accounting stay, and so do sizes of inputs where it was told none.
     """
-    both = {n: sa.case((decisions.c[n] != "", decisions.c[n]), else_=runs.c[n]) for n in KEYS[1:]}
+    both = {
+        n: sa.case((decisions.c[n] != "", decisions.c[n]), else_=runs.c[n]) for n in _COPIED[1:]
+    }
     keys: dict[str, Any] = {"tag": decisions.c.tag, **both}
     columns = (key.label(f"{name}_") for name, key in keys.items())
     query = sa.select(runs.c.id.label("run_"), *columns).select_from(runs)
-    return query.where(sa.or_(*(runs.c[name] != key for name, key in keys.items())))
+    differing = [runs.c[name] != keys[name] for name in KEYS]
+    seen = sa.and_(decisions.c.inputs != "", sa.func.coalesce(runs.c.inputs, "") != keys["inputs"])
+    return query.where(sa.or_(*differing, seen))
 
 
 def _of_arrays() -> sa.Select[Any]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from msgspec import structs
 
 from sacct_ingest.records import Component, Identity, JobPieces, JobState, KeyLevel, Start, StepRun
+from sacct_ingest.runs.input_sizes import numbers_in
 from sacct_ingest.runs.submission import ARRAY_INDEX, UNKNOWN, Submission, named
 
 #: Amounts of a heterogeneous job that are sums over its components.
@@ -117,6 +118,7 @@ class RunRow:
     # What its attributes are made of; runs that are joined with decisions do not have it.
     account: str = ""
     submission: Submission = UNKNOWN  #: what its texts say
+    inputs: str | None = None  #: `sacct_ingest.runs.input_sizes`; None: nobody has looked
     # What was decided of its job; only where runs are read by key.
     asked_size: int | None = None  #: what it would have had without NIMO, in ``asked_unit``
     asked_unit: str = ""
@@ -147,7 +149,7 @@ class RunRow:
     @property
     def numbers(self) -> dict[str, float]:
         """Its attributes that may be sizes of the problem, as numbers; all are above zero."""
-        numbers = self.submission.said.numbers
+        numbers = self.submission.said.numbers | numbers_in(self.inputs)
         return numbers | {ARRAY_INDEX: self.array_task_id} if self.array_task_id else numbers
 
     @property

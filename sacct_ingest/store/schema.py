@@ -68,7 +68,7 @@ def prose(text: str) -> str:
 
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0019"
+HEAD: Final = "0020"
 
 metadata = sa.MetaData()
 
@@ -153,6 +153,8 @@ runs = sa.Table(
     # What its texts say, as JSON (`sacct_ingest.runs.submission`), and the version of the rules.
     sa.Column("submission", long()),
     sa.Column("rules", number(), nullable=False, server_default="0"),
+    # Sizes of its input files (`sacct_ingest.runs.input_sizes`); NULL: nobody has looked.
+    sa.Column("inputs", short()),
     # Submit time before job id: ingests look runs up by it, and join decisions within seconds.
     sa.UniqueConstraint("cluster", "submit_s", "job_id", name="uq_runs_key"),
     sa.Index("ix_runs_tag", "tag"),
@@ -287,6 +289,7 @@ decisions = sa.Table(
     _count("asked_mem_mib"),
     _real("wait_most_s"),
     _real("request_wait_most_s"),
+    sa.Column("inputs", short(), nullable=False, server_default=""),
     sa.Column("run_id", number(), sa.ForeignKey("runs.id", ondelete="SET NULL"), unique=True),
     sa.Index("ix_decisions_at_s", "at_s"),
     sa.Index("ix_decisions_key", "key", "at_s"),

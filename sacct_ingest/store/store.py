@@ -17,6 +17,7 @@ from sacct_ingest.store.decisions import Decisions
 from sacct_ingest.store.engine import file_of, make_engine, path_of, reading, writing
 from sacct_ingest.store.fits import Fits, Records, Standings
 from sacct_ingest.store.ingests import Rejects, ValueCounts, Watermarks
+from sacct_ingest.store.inputs import Inputs
 from sacct_ingest.store.migrate import migrate
 from sacct_ingest.store.probes import Probes, Profiles
 from sacct_ingest.store.rows import Pruned, RetentionTimes
@@ -45,6 +46,7 @@ class Store:
         self._engine = engine
         self._file, self._number = file_of(path_of(engine)), _number_of(engine)
         self.runs = Runs(engine)
+        self.inputs = Inputs(engine)
         self.changes = Changes(engine)
         self.fits = Fits(engine)
         self.records = Records(engine)

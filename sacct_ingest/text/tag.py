@@ -6,7 +6,8 @@ that the time limit may be; with ``nimo:soft=off`` Slurm plans with it, too.  ``
 ``nimo:tasks=8-64`` and ``nimo:gpus=1-8`` do so for CPUs of each task, tasks and GPUs,
 ``nimo:mem=auto`` that memory which runs do not need may be taken off, ``nimo:learn`` that it may
 run on a count that was not tried, ``nimo:learn=off`` that not; ``nimo:size=3.2G`` says how large
-the problem is, in any unit that its runs share.  `nimo scale` writes ``study=NAME-NUMBER`` into the
+the problem is, in any unit that its runs share, and ``nimo:inputs=off`` that nobody shall look at
+how large its input files are.  `nimo scale` writes ``study=NAME-NUMBER`` into the
 tags of its runs.  ``nimo:objective=cost`` and ``energy`` say what the count shall be the best for.
 """
 
@@ -20,7 +21,7 @@ TAG = "nimo:"
 _TAG = re.compile(r"(?:^|[\s;|])nimo:(\S*)")
 _STUDY = re.compile(r"\bnimo:off,study=(\w+)-\d")
 _NODES = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})")
-_TEXTS = ("app", "problem", "time", "soft", "mem", "size", "objective")
+_TEXTS = ("app", "problem", "time", "soft", "mem", "size", "inputs", "objective")
 _RANGES = ("nodes", "cpus", "tasks", "gpus")
 #: Values of each word; without one any.
 _VALUES: dict[str, str | None] = {
@@ -28,6 +29,7 @@ _VALUES: dict[str, str | None] = {
     **dict.fromkeys(_RANGES, _NODES.pattern),
     "time": "off|advise|set",
     "soft": "off",
+    "inputs": "off",
     "mem": "auto|off",
     "learn": "|on|off",
     "objective": "turnaround|cost|energy",
@@ -50,6 +52,7 @@ class Tag:
     mem: str = ""  #: and with the memory: ``auto`` or ``off``
     learn: str = ""  #: whether it may run on a count that was not tried: ``on`` or ``off``
     size: str = ""  #: of the problem, as a number with a unit: ``3.2G``
+    inputs: str = ""  #: ``off``: sizes of its input files are not looked at
     objective: str = ""  #: what its count is the best for
     nodes: tuple[int, int] | None = None  #: fewest and most nodes that it may get
     cpus: tuple[int, int] | None = None  #: CPUs of each task

@@ -161,7 +161,7 @@ def _one(args: argparse.Namespace, sbatch: Sequence[str], settings: Callable[[],
     command = parse_command_line(["sbatch", *sbatch])
     if unknown := _unknown(command):
         parser().error(unknown)
-    job = request(sbatch, user=args.user)
+    job = request(sbatch, user=args.user, look=_may_look(args, settings))
     advice = _answer(args, settings, job, clusters_of(job, sbatch))
     if needs_slurm(job, sbatch, advice.largest):
         _check(sbatch, job, _rules(args, settings))
@@ -207,7 +207,7 @@ def _lines(args: argparse.Namespace, settings: Callable[[], Config]) -> int:
             asked = json.loads(line)
             answer["id"] = asked.get("id") if isinstance(asked, dict) else None
             words = _words(asked)
-            job = request(words, user=args.user)
+            job = request(words, user=args.user, look=_may_look(args, settings))
             advice = _answer(args, settings, job, clusters_of(job, words))
             if needs_slurm(job, words, advice.largest):
                 _check(words, job, _rules(args, settings))
@@ -238,6 +238,11 @@ def _rules(args: argparse.Namespace, settings: Callable[[], Config]) -> Advise:
     from slurm_plugin.config.settings import Advise  # noqa: PLC0415 - not for each job
 
     return Advise() if leaves_out("advise", args.config) else settings().advise
+
+
+def _may_look(args: argparse.Namespace, settings: Callable[[], Config]) -> bool:
+    """Whether the site allows to look at the sizes of input files."""
+    return leaves_out("inputs", args.config) or settings().inputs
 
 
 def _check(sbatch: Sequence[str], job: JobFields, rules: Advise) -> None:

@@ -23,6 +23,7 @@ from predictor.table import is_current
 from sacct_ingest.errors import SacctError, SlurmError, StoreError, system_errors
 from sacct_ingest.files.atomic_file import locked
 from sacct_ingest.records import KeyLevel
+from slurm_plugin.cli.input_files import WAIT_S, look_at_own
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.settings import data_folder
 from slurm_plugin.decision.lookup import identity_of
@@ -88,6 +89,9 @@ def refreshed(
     begun_s = time.monotonic()
     with open_store(made, create=True) as store:
         done = _read_in_turn(store, path, made, program=program)
+        if done and made.inputs:
+            with progress("looking at input files") as report:
+                look_at_own(store, report, wait_s=WAIT_S)
         read_s = time.monotonic() - begun_s
         _fit(store, made, keys)
     fit_s = time.monotonic() - begun_s - read_s

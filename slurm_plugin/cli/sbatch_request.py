@@ -21,6 +21,7 @@ from sacct_ingest.scripts.job_script import (
     lookup,
     parse_command_line,
 )
+from slurm_plugin.cli.input_files import inputs_of, is_off
 from slurm_plugin.slurm.job_request import JobFields, Submitter, check_times, job_fields, user_name
 
 _MAX_SCRIPT_BYTES = 4 * 2**20  #: slurm.conf(5), max_script_size
@@ -80,10 +81,11 @@ _VARIABLES = {"SLURM_CLUSTERS": "clusters"}
 _VARIABLES |= {f"SBATCH_{name.upper().replace('-', '_')}": name for name in _OPTIONS}
 
 
-def request(words: Sequence[str], *, user: str) -> JobFields:
+def request(words: Sequence[str], *, user: str, look: bool = True) -> JobFields:
     """Fields of the job request of a command line of sbatch, given without its first word.
 
     user: whose job it is; empty: that of the process.
+    look: whether the sizes of its input files may be looked at.
     Raises ScriptError: the script cannot be read, or Slurm would not take the job.
     """
     command = parse_command_line(["sbatch", *words])
@@ -101,11 +103,12 @@ def request(words: Sequence[str], *, user: str) -> JobFields:
     )
     job = job_fields(command, script, submitter, now_s=now_s)
     work_dir = job["work_dir"]
-    # Of what the arguments name; None where there are no files.
-    job["inputs_changed_s"] = None
-    with suppress(OSError, ValueError):
-        files = [file for word in command.arguments if (file := Path(work_dir, word)).is_file()]
-        job["inputs_changed_s"] = max((file.stat().st_mtime for file in files), default=None)
+    job["inputs"], job["inputs_changed_s"] = "", None
+    if look and own and not is_off(os.environ, job.get("comment", "")):
+        options = {**checked_options(script)[0], **command.options}
+        job["inputs"], job["inputs_changed_s"] = inputs_of(
+            command.arguments, script, work_dir=work_dir, standard_input=options.get("input") or ""
+        )
     # Lines of input files in the job's folder that say how many tasks it runs with.
     found: list[str] = []
     for name, pattern in _INPUTS.items():

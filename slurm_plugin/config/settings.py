@@ -331,6 +331,8 @@ class Config(types.Section, frozen=True, kw_only=True):
     advise: Advise = Advise()
     ingest: Ingest = Ingest()
     local: Local = Local()
+    #: the user's own commands look at how large the files are that a submission names
+    inputs: bool = True
     retention: Retention = Retention()
     fit: Fit = Fit()
     probes: SensorSettings = SensorSettings()

@@ -19,6 +19,7 @@ from predictor.application.request import for_request
 from predictor.table import at, covers
 from predictor.types import MemoryNeed, PredictionTable
 from sacct_ingest.records import DecisionRow, JobState, seconds_of
+from sacct_ingest.runs.input_sizes import from_text
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text import admin_comment
 from slurm_plugin.config.setting_types import Mode, TimeUse
@@ -176,6 +177,7 @@ def row_of(
         unit=request.unit.value,
         applied=applied,
         message=answer.message,
+        inputs=job.inputs if from_text(job.inputs) else "",
         given_limit_s=seconds_of(given.time_limit),
         given_min_s=seconds_of(given.time_min),
         soft_s=seconds_of(given.soft_min),

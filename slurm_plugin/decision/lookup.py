@@ -392,4 +392,5 @@ def attributes_of(
         comment=job.comment,
         export=job.export,
         array=job.array_inx.partition("%")[0],
+        inputs=job.inputs,
     )

@@ -219,7 +219,9 @@ def job_of(command: Command, *, user: str, uid: int, now_s: float) -> Job | None
     line = CommandLine(command.program, options, script, tuple(arguments))
     fields = job_fields(line, command.script, Submitter(user, uid, command.work_dir), now_s=now_s)
     job = make_job(fields)
-    return msgspec.structs.replace(job, hook=command.hook, input_text=command.input_text)
+    return msgspec.structs.replace(
+        job, hook=command.hook, input_text=command.input_text, inputs=command.inputs
+    )
 
 
 def completed(job: Job, config: Config, cluster: Cluster) -> Job | None:

@@ -38,7 +38,8 @@ end)
 -- asked here: those load no module, and cost a tenth of a millisecond less.
 local function concerns(options)
   local conf = "\n" .. (contents(folder .. "nimo_hook.conf") or "")
-  return conf:find("\n%s*ask_ahead%s*=%s*yes") or conf:find("\n%s*rewrite_in_cli_filter%s*=%s*yes")
+  return conf:find("\n%s*ask_ahead%s*=%s*yes") or conf:find("\n%s*look_at_inputs%s*=%s*yes")
+    or conf:find("\n%s*rewrite_in_cli_filter%s*=%s*yes")
     or tostring(options.deadline):find("%d") or tostring(options.comment):find("^nimo{")
     or (contents("/proc/self/cmdline") or ""):find("%d[:,]%d") -- may list node counts
 end

@@ -27,7 +27,10 @@ local function take_back_comment(job_desc)
   job_desc.comment = own
   local deadline = fields:match("^deadline=(%w+)")
   local sizes = fields:find(",sizes=1", 1, true) ~= nil
-  return { deadline = deadline, sizes = sizes, ticket = fields:match(",ticket=(%x+)$") }
+  local inputs = fields:match(",inputs=([%w=]+)")
+  return {
+    deadline = deadline, sizes = sizes, inputs = inputs, ticket = fields:match(",ticket=(%x+)$"),
+  }
 end
 
 local function load_hook()

@@ -10,7 +10,7 @@
 --
 -- Lua 5.1 to 5.4, LuaSocket.
 
-local encoding = require("nimo_encode")
+local encoding, script_text = require("nimo_encode"), require("nimo_script")
 
 local M = {}
 
@@ -38,16 +38,6 @@ local function leaves_size(options, settings)
   return false
 end
 
--- Text of a batch script.  Opened for writing too, although nothing is written: to open a FIFO
--- for reading only would wait for a writer, and what has no size is not read.
-local function script_text(path, most_bytes)
-  local file = io.open(path, "r+b")
-  if not file then return nil end
-  local text = file:seek("end") and file:seek("set") and file:read(most_bytes) or nil
-  file:close()
-  return text
-end
-
 -- Times that the user has set, as seconds since the epoch: the time zone stays here.
 local function times(options, epoch)
   local parts = {}
@@ -68,8 +58,9 @@ end
 --- The line that asks nimod about a command.
 -- @param how `"one_way":true` and the ticket, or ""; ends with a comma
 -- @param level what can be written
+-- @param inputs sizes of input files, as text
 -- @return nil where the script cannot be read or the options are too long
-local function question(settings, options, epoch, how, level)
+local function question(settings, options, epoch, how, level, inputs)
   local path, script = options.argv and options.argv[1], ""
   if options.type == "sbatch" then
     script = path and script_text(path, settings.max_script_bytes)
@@ -80,10 +71,10 @@ local function question(settings, options, epoch, how, level)
   -- On one line; a line's end within a text is escaped already.
   given = encoding.valid_utf8(given:gsub("[\r\n]", " "), nil)
   return ('{"v":%d,"op":"prepare",%s"command":{"hook":%d,"program":%s,"work_dir":%s,"script":%s,"times":{%s},'
-    .. '"input_text":%s,"given":%s}}\n'):format(M.VERSION, how, level,
+    .. '"input_text":%s,"inputs":%s,"given":%s}}\n'):format(M.VERSION, how, level,
     encoding.quoted(options.type or ""), encoding.quoted(os.getenv("PWD") or ""),
     encoding.quoted(script), times(options, epoch),
-    encoding.quoted(input_text(settings, options, level)), given)
+    encoding.quoted(input_text(settings, options, level)), encoding.quoted(inputs), given)
 end
 
 -- Six random bytes in hexadecimal; nil where there are none.
@@ -118,11 +109,11 @@ local function send(settings, line)
 end
 
 -- Say what is about to be submitted; the ticket under which the decision will lie ready.
-local function announce(settings, options, epoch)
+local function announce(settings, options, epoch, inputs)
   local ticket = random_ticket()
   if not ticket then return nil end
   local how = '"one_way":true,"ticket":"' .. ticket .. '",'
-  local line = question(settings, options, epoch, how, BY_JOB_SUBMIT)
+  local line = question(settings, options, epoch, how, BY_JOB_SUBMIT, inputs)
   local connection = line and send(settings, line)
   if not connection then return nil end
   connection:close()
@@ -131,15 +122,16 @@ end
 
 --- Have nimod decide on what is about to be submitted.
 -- @param epoch makes seconds of a time as Slurm shows it
+-- @param inputs sizes of input files, as text
 -- @return the writes to the options, and the decision's ticket; nil to leave all to job_submit
-function M.prepare(settings, options, epoch)
+function M.prepare(settings, options, epoch, inputs)
   local nodes = range(options)
   local waits = settings.rewrite_in_cli_filter and (nodes or leaves_size(options, settings))
   if not (waits or settings.ask_ahead) or require("nimo_settings").switched_off(settings) then
     return nil
   end
-  if not waits then return announce(settings, options, epoch) end
-  local line = question(settings, options, epoch, "", BY_COMMAND)
+  if not waits then return announce(settings, options, epoch, inputs) end
+  local line = question(settings, options, epoch, "", BY_COMMAND, inputs)
   local connection = line and send(settings, line)
   if not connection then return nil end
   return require("nimo_prepare").choose(settings, options, connection, nodes or {})

@@ -44,37 +44,59 @@ end
 
 -- The comment with what job_submit needs in front; nil where there is nothing to send, or
 -- no room.
-local function prefixed(own, seconds, sizes, ticket)
+-- @param sent `seconds` of the deadline, `sizes`, `inputs` and `ticket`, each may be absent
+local function prefixed(own, sent)
   -- A comment that looks like ours is sent behind one of ours, or job_submit would take it.
-  if not (seconds or sizes or ticket or own:find("^nimo{")) then return nil end
-  local deadline = seconds and "uts" .. seconds or ""
-  local fields = "deadline=" .. deadline .. (sizes and ",sizes=1" or "")
-  if ticket then fields = fields .. ",ticket=" .. ticket end
+  if not (next(sent) or own:find("^nimo{")) then return nil end
+  local fields = "deadline=" .. (sent.seconds and "uts" .. sent.seconds or "")
+  if sent.sizes then fields = fields .. ",sizes=1" end
+  if sent.inputs then fields = fields .. ",inputs=" .. sent.inputs end
+  if sent.ticket then fields = fields .. ",ticket=" .. sent.ticket end
   local text = "nimo{" .. fields .. ",own=" .. #own .. "} " .. own
   return #text <= 1024 and text or nil -- Slurm refuses jobs with a longer comment
 end
 
+-- Whether this is a component of a heterogeneous job.  The offset does not distinguish the first
+-- one from a whole job.
+local function is_component(offset, words)
+  return (tonumber(offset) or 0) > 0 or words:find("\0:\0", 1, true) ~= nil
+end
+
 -- What nimod decided: the options to write, and the ticket by which job_submit finds its decision.
-local function prepare(settings, options, offset, words, room)
-  if not (settings.rewrite_in_cli_filter or settings.ask_ahead) or not room then return {}, nil end
+local function prepare(settings, options, inputs)
+  if not (settings.rewrite_in_cli_filter or settings.ask_ahead) then return {}, nil end
   local ok, writes, ticket = pcall(function()
-    -- The offset does not distinguish the first component from a whole job.
-    if (tonumber(offset) or 0) > 0 or words:find("\0:\0", 1, true) then return nil end
-    return require("nimo_ahead").prepare(settings, options, epoch)
+    return require("nimo_ahead").prepare(settings, options, epoch, inputs or "")
   end)
   if not ok or not writes then return {}, nil end
   return writes, ticket
 end
 
+-- Sizes of the files that the command names, as text; nil where there are none.
+local function inputs_of(settings, options)
+  if not settings.look_at_inputs or require("nimo_settings").switched_off(settings) then return nil end
+  local ok, text = pcall(function()
+    return require("nimo_look").of(options, settings.inputs_ms / 1000, os.getenv)
+  end)
+  return ok and text ~= "" and text or nil
+end
+
+local TICKET = ("0"):rep(12)
+
 local function forward(settings, options, offset)
   if is_step(options) then return end
   local own = type(options.comment) == "string" and options.comment or ""
-  local seconds = type(options.deadline) == "string" and epoch(options.deadline) or nil
-  local words = command_line()
-  local sizes, writes, ticket = lists_sizes(options, words), {}, nil
-  local room = prefixed(own, seconds, sizes, ("0"):rep(12)) ~= nil
-  if not sizes then writes, ticket = prepare(settings, options, offset, words, room) end
-  local comment = prefixed(own, seconds, sizes, ticket)
+  local words, writes = command_line(), {}
+  local sent = { sizes = lists_sizes(options, words) or nil, ticket = TICKET }
+  sent.seconds = type(options.deadline) == "string" and epoch(options.deadline) or nil
+  local whole, room = not is_component(offset, words), prefixed(own, sent) ~= nil
+  sent.inputs = whole and room and inputs_of(settings, options) or nil
+  if not prefixed(own, sent) then sent.inputs = nil end
+  sent.ticket = nil
+  if whole and room and not sent.sizes then
+    writes, sent.ticket = prepare(settings, options, sent.inputs)
+  end
+  local comment = prefixed(own, sent)
   if not comment then return end
   if #writes == 0 then
     options.comment = comment

@@ -13,7 +13,7 @@ local FILES = {
 
 --- These lines, "" where there are none.
 -- @param folder of the job
--- @param text_of gives the text of a file, nil where it cannot be read; see nimo_ahead.lua
+-- @param text_of gives the text of a file, nil where it cannot be read; see nimo_script.lua
 return function(folder, text_of)
   local lines = {}
   for _, one in ipairs(FILES) do

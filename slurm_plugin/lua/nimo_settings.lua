@@ -10,6 +10,7 @@ local MOST = { -- that no setting lifts
   max_script_bytes = 128 * 1024, -- nimod takes no longer ones
   least_limit_share = 1,
   least_memory_share = 1,
+  inputs_ms = M.MAX_TIMEOUT_MS,
 }
 
 M.DEFAULTS = {
@@ -22,6 +23,8 @@ M.DEFAULTS = {
   forward_deadline = false,
   rewrite_in_cli_filter = false,
   ask_ahead = false,
+  look_at_inputs = false,
+  inputs_ms = 5,
   allow_refusal = false,
   allow_sizes = false,
   least_limit_share = 0.05,

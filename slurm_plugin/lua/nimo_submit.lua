@@ -347,7 +347,7 @@ function M.complainer(log, clock, pause_s)
 end
 
 local function forward(job, forwarded)
-  job.deadline, job.ticket = forwarded.deadline, forwarded.ticket
+  job.deadline, job.ticket, job.inputs = forwarded.deadline, forwarded.ticket, forwarded.inputs
   job.node_sizes = forwarded.sizes or nil
   return job
 end
@@ -373,7 +373,7 @@ end
 
 --- Everything from the request to the job's new fields.
 -- @param hook settings, link, ready, slurm (Slurm's own table)
--- @param forwarded by cli_filter: `deadline`, `sizes` and `ticket`, each may be absent
+-- @param forwarded by cli_filter: `deadline`, `sizes`, `inputs` and `ticket`, each may be absent
 -- @return Slurm's return code; nil and why the job passes unchanged (nil when that is as it should)
 function M.submit(hook, job_desc, partitions, forwarded)
   if switched_off(hook.settings) then return nil, nil end

@@ -99,6 +99,8 @@ class Job(AllocationRequest, frozen=True, omit_defaults=True, kw_only=True):
     inputs_changed_s: Number | None = None
     #: lines of input files that fix a number of tasks; of nimo-advise and commands that wait
     input_text: str = ""
+    #: sizes of input files, as the client saw them: `sacct_ingest.runs.input_sizes`
+    inputs: Name = ""
     comment: Text = ""  #: the user's own, what cli_filter had put before it taken off
     argv: Words = []  #: script and its arguments
     script: Script = ""  #: text of the batch script; empty for salloc and srun
@@ -127,6 +129,7 @@ class Command(msgspec.Struct, omit_defaults=True, kw_only=True):
     script: Script = ""  #: text of the batch script
     work_dir: str = ""
     input_text: str = ""  #: as of a job
+    inputs: Name = ""  #: as of a job
     hook: Count = 0  #: as of a job
     #: what ``slurm.json_cli_options`` says, in place of ``options`` and ``argv``
     given: msgspec.Raw = msgspec.Raw()

@@ -118,6 +118,7 @@ def hook_settings(sample: str, answers: Answers, *, forward_deadline: bool) -> s
         "socket": answers.socket,
         "forward_deadline": "yes" if forward_deadline else "no",
         "ask_ahead": "yes" if forward_deadline and waits else "no",
+        "look_at_inputs": "yes" if forward_deadline else "no",
     }
     return _PAIR.sub(
         lambda match: (

@@ -145,8 +145,9 @@ _LIBRARIES = ("liblua{}.so.0", "liblua-{}.so", "liblua{}.so.5")
 #: What is compiled: the modules that a command loads, each with those that it always loads.
 BUNDLES = {
     "nimo_filter": ("nimo_settings",),
-    "nimo_ahead": ("nimo_encode",),
+    "nimo_ahead": ("nimo_encode", "nimo_script"),
     "nimo_inputs": (),
+    "nimo_look": ("nimo_words", "nimo_script"),
     "nimo_prepare": ("nimo_json", "nimo_shared", "nimo_sizes"),
 }
 #: Of a list, so that no module sees a name of another's.  ``contents`` gives the text of a file.

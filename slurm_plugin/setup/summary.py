@@ -12,7 +12,7 @@ from slurm_plugin.setup.answers import Answers, partitions
 from slurm_plugin.setup.hooks import Planned
 from slurm_plugin.slurm.slurm_conf import read_settings
 
-_FORWARD = "sed -i 's/^forward_deadline = no/forward_deadline = yes/'"
+_FORWARD = "sed -i -E 's/^(forward_deadline|look_at_inputs) = no/\\1 = yes/'"
 ACCOUNT = "nimo"  #: the account that nimod runs as
 
 

@@ -84,9 +84,12 @@ def scaling_runs() -> Iterator[JobRun]:
 def to_first_schema(connection: Connection) -> None:
     """Take off a store what releases after the first schema added, but for its rows."""
     added = {
-        "decisions": ("wait_most_s", "request_wait_most_s", "soft_s"),
+        "decisions": ("wait_most_s", "request_wait_most_s", "soft_s", "inputs"),
         "fits": ("basis", "version"),
-        "runs": ("node_watts", "failed_steps", "part_of", "pieces", "submission", "rules"),
+        "runs": (
+            *("node_watts", "failed_steps", "part_of", "pieces", "submission", "rules"),
+            "inputs",
+        ),
     }
     for name in added["fits"]:
         connection.execute(text(f"DROP INDEX ix_fits_{name}"))

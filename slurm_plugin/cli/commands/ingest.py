@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sacct_ingest.errors import ConfigError, FormatError
+from sacct_ingest.ingest.input_files import Looked
 from sacct_ingest.ingest.into_store import IngestSettings, IngestSummary, ingest
 from sacct_ingest.ingest.windows import PaceSettings, SpanSettings
 from sacct_ingest.records import Fault
@@ -23,6 +24,7 @@ from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.sources.saved import FORMATS, SavedSacct
 from slurm_plugin.cli.command_context import Options, load_config, moment, until_stopped
 from slurm_plugin.cli.common_options import positive
+from slurm_plugin.cli.input_files import look_at_own
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation import feedback
@@ -37,6 +39,7 @@ EXAMPLE = """\
   nimo ingest
   nimo ingest --since 2023-01-01
   nimo ingest --follow
+  nimo ingest --stat
   SLURM_TIME_FORMAT=%s sacct -aDP --noconvert -o ALL -S now-90days | xz > jobs.xz
   nimo ingest -M pine jobs.xz"""
 _log = logging.getLogger(__name__)
@@ -89,6 +92,11 @@ def add_arguments(add: Options) -> None:
         "cluster to ask for, or the cluster of a file that names none",
         default="",
     )
+    add(
+        "--stat",
+        "look at how large the input files of your own runs are, where they are still there and "
+        "unchanged",
+    )
     add("--follow", "repeat until stopped; continue after outages of Slurm")
     add("--every MINUTES", "pause of --follow (default: the configuration's)", type=positive)
     add.shared("json", "store", "config")
@@ -130,11 +138,18 @@ def _once(args: argparse.Namespace, config: Config) -> int:
                 failed.append(error)  # of a file: the others are read all the same
         shown = [reject for one in done for reject in _refused(store, one)]
         shown += [line for one in done for line in unknown_lines(one)]
+        looked = look_at_own(store, report) if args.stat and config.inputs else None
         turned = feedback.judge_applications(store, config, now_s=time.time())
         memory = feedback.keep_memory(store, requeue=config.memory.requeue, now_s=time.time())
     if args.json:
         print(json.dumps([asdict(summary) for summary in done]), flush=True)
-    elif lines := [*map(describe, done), *shown, *map(standing_line, turned), *memory]:
+    elif lines := [
+        *map(describe, done),
+        *shown,
+        *filter(None, [looked and describe_inputs(looked)]),
+        *map(standing_line, turned),
+        *memory,
+    ]:
         print("\n".join(lines), flush=True)
     failed += [
         FormatError(f"{one.source}: no row could be read: check --format")
@@ -167,6 +182,18 @@ def describe(done: IngestSummary) -> str:
         number = sum(values.count for values in done.unknown)
         parts.append(f"{count(number, 'value')} unknown")
     return "; ".join(parts)
+
+
+def describe_inputs(looked: Looked) -> str:
+    """Say what became of the runs whose input files were looked at."""
+    parts = [f"{count(looked.sized, 'run')} got them"]
+    if looked.changed:
+        parts.append(f"of {looked.changed} something was changed or is gone")
+    if looked.without:
+        parts.append(f"{looked.without} name no files that were there before")
+    if looked.unanswered:
+        parts.append(f"{looked.unanswered} left: a file system does not answer")
+    return f"sizes of input files: {'; '.join(parts)}"
 
 
 def unknown_lines(done: IngestSummary) -> Iterator[str]:

@@ -508,3 +508,18 @@ def test_a_job_whose_limit_was_changed_keeps_its_decision_beside_ranges_that_wai
     store.decisions.join_outcomes()
     linked = {name: job for name, job in outcomes(store).items() if job is not None}
     assert linked == {f"{2:012x}": 8}
+
+
+def test_jobs_that_are_alike_get_their_decisions_in_their_order(store):
+    """slurmctld gives a job its submit time after it has asked, in whole seconds."""
+    given = [(0.95, 0), (1.99, 1), (2.89, 2), (2.97, 3), (4.07, 4)]
+    runs = [run(job_id=n, submit_s=SUBMIT_S + after) for n, (_, after) in enumerate(given)]
+    store.runs.add(runs)
+    rows = [
+        decision(decision_id=f"{n:012x}", at_s=SUBMIT_S + at, inputs=f"1Kdat={n}")
+        for n, (at, _) in enumerate(given)
+    ]
+    store.decisions.add(rows)
+    store.decisions.join_outcomes()
+    stored = runs_with(store, KeyLevel.USER, "ada")
+    assert {row.job_id: row.inputs for row in stored} == {n: f"1Kdat={n}" for n in range(5)}

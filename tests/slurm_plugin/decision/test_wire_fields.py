@@ -19,6 +19,7 @@ SHOWN_BY = {
     "argv": "decision/test_split_runs.py: arguments that tell runs apart",
     "work_dir": "decision/test_split_runs.py: folders that tell runs apart",
     "export": "tests/sacct_ingest/runs/test_layout_and_attributes.py: variables that do",
+    "inputs": "tests/end_to_end/test_inputs.py: predictions by size",
     "inputs_changed_s": "tests/predictor/tables/test_split.py: runs from before a change",
     "hook": "decision/test_sizes.py: old hooks",
     "ticket": "decision/test_tickets.py",

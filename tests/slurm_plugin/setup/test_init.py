@@ -134,7 +134,10 @@ def test_deadlines_are_forwarded_only_where_job_submit_runs(machine, capsys):
     """Otherwise users would see the forwarded deadlines in their comments."""
     assert machine.init("--hooks") == 0
     assert "forward_deadline = no\n" in machine.hook_conf.read_text()
-    assert f"forward_deadline = yes/' {machine.hook_conf}" in capsys.readouterr().out
+    assert (
+        f"(forward_deadline|look_at_inputs) = no/\\1 = yes/' {machine.hook_conf}"
+        in capsys.readouterr().out
+    )
     machine.hook_conf.unlink()
     scontrol = machine.etc.parent / "bin" / "scontrol"
     scontrol.write_text(scontrol.read_text().replace("= all_partitions", "= lua"))

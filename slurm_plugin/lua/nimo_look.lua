@@ -1,0 +1,215 @@
+--- How large the files are that a submission names, as its user sees them.
+--
+-- Where a file system hangs, a process that asks it anything hangs too, and cannot be ended.  So a
+-- child looks, and sbatch waits for it only as long as files keep coming: for any one of them a
+-- twentieth of `inputs_ms`, for all of them `inputs_ms`.  What is not there by then is left, all of it.
+-- The child holds nothing of sbatch's open, such as the pipe of a `$(sbatch ...)`.
+--
+-- Lua 5.1 to 5.4, luaposix (without it nothing is looked at).
+
+local MOST_OF_FOLDER, HEARTBEAT = 400, 16
+local KINDS, MOST_SCRIPT = 4, 16 * 1024
+local PAUSE_S = 60 -- for which nothing is looked at once a file system was slow
+local PACKED = { gz = true, bz2 = true, xz = true, zst = true, bgz = true, lz4 = true, z = true }
+
+local M = {}
+
+-- A module of luaposix, first without looking for it in all folders of Lua modules; nil without it.
+local function posix(name)
+  local path = package.path
+  package.path = ""
+  local ok, module = pcall(require, "posix." .. name)
+  package.path = path
+  if not ok then ok, module = pcall(require, "posix." .. name) end -- some releases have a part in Lua
+  return ok and module or nil
+end
+
+--- Kind of a file by its name, "" where it has none.
+function M.kind_of(path)
+  local name = (path:match("^.*/(.*)$") or path):lower()
+  local function known(ending) return #ending <= 8 and ending:find("^[a-z0-9]+$") and ending:find("%a") end
+  local rest, last = name:match("^([^.].*)%.([^.]*)$")
+  if not rest or not known(last) then return "" end
+  if not PACKED[last] then return last end
+  local before = rest:match("%.([^.]*)$")
+  if not before then return last end
+  return known(before) and before .. "D" .. last or ""
+end
+
+-- Write what there is of each path: `kind=bytes`, a line each; a line `.` says that it goes on to ask.
+local function look(paths, module, files_of, write)
+  local stat, is_regular, is_folder = module.stat, module.S_ISREG, module.S_ISDIR
+  local function file(status, kind)
+    if status and is_regular(status.st_mode) ~= 0 then
+      return ("%s=%.0f\n"):format(kind, status.st_size)
+    end
+    return ""
+  end
+  local function folder(path)
+    local names = {}
+    for name in files_of(path) do
+      names[#names + 1] = name
+      if #names > MOST_OF_FOLDER + 2 then return "" end
+      if #names % (4 * HEARTBEAT) == 0 then write(".\n") end
+    end
+    write(".\n")
+    local lines = {}
+    for place, name in ipairs(names) do
+      lines[#lines + 1] = file(stat(path .. "/" .. name), "")
+      if place % HEARTBEAT == 0 then write(".\n") end
+    end
+    return table.concat(lines)
+  end
+  write(".\n")
+  for _, path in ipairs(paths) do
+    local status = stat(path)
+    local is = status and is_folder(status.st_mode) ~= 0
+    if is then write(".\n") end
+    local ok, lines = pcall(is and folder or file, is and path or status, M.kind_of(path))
+    write((ok and lines or "") .. ".\n")
+  end
+  write("!\n")
+end
+
+-- What the child does; it does not come back.
+local function answer(unistd, stat, dirent, paths, writer, mark)
+  local open = {}
+  pcall(function()
+    collectgarbage("stop")
+    for name in dirent.files("/proc/self/fd") do open[#open + 1] = tonumber(name) end
+    for _, number in ipairs(open) do if number ~= writer then unistd.close(number) end end
+    look(paths, stat, dirent.files, function(text) unistd.write(writer, text) end)
+    if mark then os.remove(mark) end -- it was only late
+  end)
+  unistd._exit(0)
+end
+
+-- All that a child writes; nil where it falls silent, or takes long.
+local function read_all(unistd, time, reader, wait_s)
+  local function now()
+    local at = time.clock_gettime(time.CLOCK_MONOTONIC)
+    return at.tv_sec + at.tv_nsec / 1e9
+  end
+  local begun = now()
+  -- It takes a while until the child begins.
+  local until_s, late, texts = begun + wait_s / 10, false, {}
+  while true do
+    local text = unistd.read(reader, 16384)
+    if text == "" or late and not text then return nil end -- it ended, or says nothing
+    local at = now()
+    if text then
+      until_s, texts[#texts + 1] = math.min(at + wait_s / 20, begun + wait_s), text
+      if text:sub(-2) == "!\n" then return table.concat(texts) end
+    end
+    -- What was said meanwhile is read before it counts as silence: a busy machine is slow to go on.
+    late = at > until_s
+    if not late and not text then time.nanosleep({ tv_sec = 0, tv_nsec = 10000 }) end
+  end
+end
+
+--- Sizes as `sacct_ingest.runs.input_sizes` writes them, of lines `kind=bytes`; "" for no files.
+function M.sizes_text(lines)
+  local files, kinds, listed = 0, {}, {}
+  for kind, bytes in lines:gmatch("([%w]*)=(%d+)\n") do
+    files, kinds[kind] = files + 1, (kinds[kind] or 0) + tonumber(bytes)
+  end
+  if files == 0 then return "" end
+  for kind in pairs(kinds) do if kind ~= "" then listed[#listed + 1] = kind end end
+  table.sort(listed, function(a, b)
+    if kinds[a] ~= kinds[b] then return kinds[a] > kinds[b] end
+    return a < b
+  end)
+  local text, rest = ("%d"):format(files), kinds[""]
+  for place, kind in ipairs(listed) do
+    if place <= KINDS then
+      text = ("%sK%s=%.0f"):format(text, kind, kinds[kind])
+    else
+      rest = (rest or 0) + kinds[kind]
+    end
+  end
+  return rest and ("%sK=%.0f"):format(text, rest) or text
+end
+
+-- The file that says until when nothing is looked at; nil where there is no folder for it that
+-- nobody else writes to and no network is asked about.
+local function pause_file(getenv)
+  local folder = getenv("XDG_RUNTIME_DIR")
+  return folder and folder ~= "" and folder .. "/nimo-inputs-pause"
+end
+
+local function pauses(path)
+  local file = path and io.open(path)
+  local until_s = file and tonumber(file:read(16) or "")
+  if file then file:close() end
+  local left_s = (until_s or 0) - os.time()
+  return left_s > 0 and left_s <= PAUSE_S
+end
+
+local function pause(path)
+  local file = path and io.open(path, "w")
+  if file then file:write(("%d"):format(os.time() + PAUSE_S)) file:close() end
+end
+
+-- Sizes of these files, "" where there are none or it takes too long.
+function M.sizes(paths, wait_s, getenv)
+  local mark = pause_file(getenv)
+  if #paths == 0 or pauses(mark) then return "" end
+  -- All of them here: a child that has just begun would take longer.
+  local unistd, fcntl, time = posix("unistd"), posix("fcntl"), posix("time")
+  local stat, dirent = posix("sys.stat"), posix("dirent")
+  if not (unistd and fcntl and time and stat and dirent) then return "" end
+  local reader, writer = unistd.pipe()
+  if not reader then return "" end
+  fcntl.fcntl(reader, fcntl.F_SETFL, fcntl.O_NONBLOCK)
+  local child = unistd.fork()
+  if child == 0 then answer(unistd, stat, dirent, paths, writer, mark) end
+  unistd.close(writer)
+  local lines = child and read_all(unistd, time, reader, wait_s)
+  unistd.close(reader)
+  if lines then return M.sizes_text(lines) end
+  pause(mark)
+  return ""
+end
+
+-- Text of a script that its user may not write, which sbatch has read a moment ago.
+local function text_of_others(path)
+  local stat = posix("sys.stat")
+  local status = stat and stat.stat(path)
+  local file = status and stat.S_ISREG(status.st_mode) ~= 0 and io.open(path, "rb")
+  local text = file and file:read(MOST_SCRIPT)
+  if file then file:close() end
+  return text
+end
+
+local function words_after_script(options)
+  local words = {}
+  for place = 2, options.argv and #options.argv or 0 do words[#words + 1] = options.argv[place] end
+  return words
+end
+
+local function text(value) return type(value) == "string" and value or "" end
+
+-- Whether the user, or the place where the command runs, wants nothing looked at.  Inside a job a
+-- child that hangs would keep its node from being cleaned up.
+local function is_off(options, getenv)
+  local tag = text(options.comment):match("nimo:(%S*)") or ""
+  return options.type ~= "sbatch" or getenv("SLURM_JOB_ID") or getenv("NIMO_INPUTS") == "off"
+    or ("," .. tag .. ","):find(",inputs=off,", 1, true)
+end
+
+--- Sizes of the files that a command of sbatch names, as text; "" where there are none.
+-- @param wait_s for which it may wait
+-- @param getenv os.getenv
+function M.of(options, wait_s, getenv)
+  if is_off(options, getenv) then return "" end
+  local path, script = options.argv and options.argv[1], text(options.wrap)
+  if path then script = require("nimo_script")(path, MOST_SCRIPT) or text_of_others(path) or "" end
+  local folder = text(options.chdir)
+  if folder == "" then folder = getenv("PWD") or "" end
+  if folder:sub(1, 1) ~= "/" then return "" end
+  local words = words_after_script(options)
+  local named = require("nimo_words")(words, script, folder, text(options.input), getenv)
+  return M.sizes(named, wait_s, getenv)
+end
+
+return M

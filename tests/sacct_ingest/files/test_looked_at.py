@@ -1,0 +1,101 @@
+"""Files that others name, looked at in a process of its own."""
+
+import os
+import socket
+import time
+
+import pytest
+
+from sacct_ingest.files.looked_at import MOST_OF_FOLDER, Named, kind_of, looked_at, see
+
+
+def sizes(seen):
+    return [(one.path, one.kind, one.files, one.bytes) for one in seen.files]
+
+
+def one_answer(paths, wait_s=10.0):
+    return next(looked_at([Named(lambda: paths)], first_s=wait_s, each_s=wait_s))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "a.bam").write_bytes(b"x" * 1000)
+    (tmp_path / "reads").mkdir()
+    for number in range(3):
+        (tmp_path / f"reads/r{number}.fastq.gz").write_bytes(b"x" * 10)
+    return tmp_path
+
+
+def test_files_and_those_in_folders_are_seen(folder):
+    seen = one_answer([f"{folder}/a.bam", f"{folder}/nowhere.bam", f"{folder}/reads"])
+    assert sizes(seen) == [(0, "bam", 1, 1000), (2, "", 3, 30)]
+    assert (seen.skipped, seen.missing) == (0, {1})
+
+
+def test_what_is_no_plain_file_is_skipped_and_counted(folder):
+    os.mkfifo(folder / "fifo")
+    (folder / "loop").symlink_to("loop")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(folder / "socket"))
+    names = ["fifo", "loop", "socket", "a.bam\nb", "x" * 300]
+    seen = one_answer([*(f"{folder}/{name}" for name in names), "/dev/zero", "a\0b"])
+    assert seen.files == []
+    # Of a name with a line's end there is no file.
+    assert (seen.skipped, seen.missing) == (6, {3})
+
+
+def test_special_files_in_a_folder_are_left_out(folder):
+    os.mkfifo(folder / "reads/fifo")
+    (folder / "reads/loop").symlink_to("loop")
+    (folder / "reads/below").mkdir()
+    assert sizes(one_answer([f"{folder}/reads"])) == [(0, "", 3, 30)]
+
+
+def test_files_of_a_folder_count_apart_by_when_they_were_changed(folder):
+    os.utime(folder / "reads/r0.fastq.gz", (0, 0))  # which changes its status now
+    before_s = time.time() + 1000
+    files = [f"{folder}/reads"]
+    assert [one.files for one in see(files, before_s).files] == [3]
+    assert [one.changed_s < 10**9 for one in see(files, 0).files] == [False]
+
+
+def test_a_folder_of_too_many_files_is_skipped(folder):
+    for number in range(MOST_OF_FOLDER):
+        (folder / f"reads/{number}").touch()
+    seen = one_answer([f"{folder}/reads"])
+    assert (seen.files, seen.skipped) == ([], 1)
+
+
+def test_nobody_waits_for_a_file_system_that_hangs():
+    reader, writer = os.pipe()
+
+    def hangs():
+        time.sleep(600)
+        return ["/"]
+
+    begun_s = time.monotonic()
+    answers = list(looked_at([Named(list), Named(hangs), Named(hangs)], first_s=10.0, each_s=0.2))
+    assert answers[0].files == []
+    assert answers[1:] == [None]
+    assert time.monotonic() - begun_s < 60
+    # Nor for its child: it holds no pipe of its parent's.
+    os.close(writer)
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+
+
+def test_a_name_that_cannot_be_found_out_is_none():
+    def fails():
+        raise OSError
+
+    assert next(looked_at([Named(fails)], first_s=10.0, each_s=10.0)).files == []
+
+
+def test_kinds_of_names():
+    names = ["a.b.Fastq.GZ", "/data.d/x.bam", "part.001", ".bashrc", "x", "a.gz", "a.é"]
+    kinds = [kind_of(name) for name in names]
+    assert kinds == ["fastq.gz", "bam", "", "", "", "gz", ""]
+
+
+def test_here_and_now(folder):
+    assert sizes(see([f"{folder}/a.bam"])) == [(0, "bam", 1, 1000)]
