@@ -142,6 +142,8 @@ class Policy(types.Section, frozen=True, kw_only=True):
 
     objective: types.Objective = types.Objective.TURNAROUND
     price: types.Positive = 8.0  #: weight of the delay that a job imposes on others
+    #: the share of turnaround that fewer nodes may cost, over the share of node time that they save
+    saving_weight: types.NotNegative = 1.0
     guard_ratio: types.Ratio = 1.25  #: a job's turnaround may grow by this ratio ...
     guard_s: types.NotNegative = 60.0  #: ... and this much, against what it asked for
     guard_wait: types.Part = 1.0  #: share of the request's expected wait that this counts on

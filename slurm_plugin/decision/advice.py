@@ -441,6 +441,7 @@ def best_of(
         and one.nodes % request.segment == 0
         and one.fits
         and one.in_limit
+        and one.worthwhile
         and (one.nodes == asked.nodes or one.wait_s + one.time_s <= most_s)
     ]
     return min(within, key=lambda one: (one.cost_s, one.nodes), default=None)

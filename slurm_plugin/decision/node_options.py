@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, lru_cache
-from math import inf
+from math import inf, log
 from operator import itemgetter
 
 import msgspec
@@ -41,6 +41,8 @@ _BETTER = 0.005
 _LEVEL = 0.95
 #: What products of run times are off by, at most.
 _EXACT = 1 - 1e-12
+#: Logarithms of products that differ by less are equal: the count asked for has precedence.
+_EQUAL = 1e-9
 #: Step through the values of a wait, so that each meets other run times than the last.
 _STEP = 7
 
@@ -78,6 +80,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     in_limit: bool  #: its time limit is allowed
     leaves_room: bool  #: others find enough free nodes beside it, or it does not grow
     fits: bool  #: its nodes have the memory that the job needed so far
+    worthwhile: bool  #: it has no fewer nodes than asked for, or what they save is worth the time
     late_s: float  #: by how much it misses the deadline; zero or less: made
     limits: TimeLimits | None = None  #: what the prediction makes of the time limit
     wait: WaitEstimate | None = None  #: ``wait_s`` is its median
@@ -179,7 +182,8 @@ class PolicyContext(PolicyInput):
                 (run_s, (share and share * own_s) + ratio * run_s + policy.guard_s)
                 for run_s, own_s in zip(levels(self.table), waits_of(asked), strict=True)
             ]
-        for one, wait, wait_s in each:
+        worth = self._worthwhile(candidates, estimates)
+        for (one, wait, wait_s), worthwhile in zip(each, worth, strict=True):
             nodes = one.prediction.nodes
             if one is base or not certain:
                 sure = 1.0 if one is base else _kept(one, wait, runs_s)
@@ -207,6 +211,7 @@ class PolicyContext(PolicyInput):
                 in_limit=self._allows(one, wait_s),
                 leaves_room=nodes <= self.asked or self._leaves_room(one, wait_s),
                 fits=one.fits,
+                worthwhile=worthwhile,
                 late_s=-inf,
                 limits=one.limits,
                 wait=wait,
@@ -217,6 +222,29 @@ class PolicyContext(PolicyInput):
             return made
         judged = zip(made, better, strict=True)
         return [self._judged(one, limit_s, deadline_s) for one, limit_s in judged]
+
+    def _worthwhile(
+        self, candidates: Sequence[counting.Candidate], waits: Sequence[WaitEstimate]
+    ) -> list[bool]:
+        """Say of each count whether its user would take it for the one asked for.
+
+        More nodes cost a price.  Fewer must save a share of node time that is worth the share of
+        turnaround that they cost, and twice that share where others wait: of all counts up to that
+        asked for theirs is the least product of both.  Without waits this is the processor working
+        set of Ghosal, Serazzi and Tripathi (IEEE Transactions on Software Engineering 17, 1991).
+        A product needs nothing to compare with: who takes a count is advised no other one.
+        """
+        if not self.hurries:
+            return [True] * len(candidates)
+        weight = self.rules.policy.saving_weight * (2 if self.partition.queue else 1)
+        least, worthwhile = inf, list[bool]()
+        for one, wait in zip(reversed(candidates), reversed(waits), strict=True):
+            product = log(wait.median_s + one.time_s) + weight * log(one.work_s)
+            fewer = one.prediction.nodes < self.asked
+            worthwhile.append(not fewer or product < least - _EQUAL)
+            if one.prediction.nodes <= self.asked:
+                least = min(least, product)
+        return worthwhile[::-1]
 
     def _fitting(self, one: counting.Candidate, deadline_s: float) -> float | None:
         """Find the limit that is better before the deadline; None: its own is as good, or all."""

@@ -166,7 +166,7 @@ def _best(scene: PolicyContext, feasible: Sequence[Option], asked: Option) -> Op
 
 
 def _feasible(options: Sequence[Option], asked: Option) -> list[Option]:
-    """Select the counts that may be taken; room and guard yield to memory and to a deadline.
+    """Select the counts that may be taken; room, guard and worth yield to memory and a deadline.
 
     A later start by limits alone yields to memory only: the request itself would fail for lack of
     it.
@@ -175,7 +175,8 @@ def _feasible(options: Sequence[Option], asked: Option) -> list[Option]:
     allowed = [o for o in _careful(options, asked) if o.deadline in in_time]
     allowed = [o for o in allowed if o.fits] or allowed
     allowed = [o for o in allowed if o.leaves_room] or allowed
-    return [o for o in allowed if o.in_guard] or allowed
+    allowed = [o for o in allowed if o.in_guard] or allowed
+    return [o for o in allowed if o.worthwhile] or allowed
 
 
 def _careful(options: Sequence[Option], asked: Option) -> list[Option]:
@@ -197,7 +198,9 @@ def _reason(
     options: Sequence[Option],
 ) -> Reason:
     due = scene.request.deadline_s is not None
-    if due and (asked.deadline is not DeadlineVerdict.MADE or len(feasible) == 1):
+    costly = any(o.in_limit and o.in_guard and not o.worthwhile for o in options)
+    others = len(feasible) > 1 or costly
+    if due and (asked.deadline is not DeadlineVerdict.MADE or not others):
         return Reason.DEADLINE
     crowded = [o for o in options if o.in_limit and not o.leaves_room]
     held_back = any(o.in_guard and o.fits and o.cost_s < best.cost_s for o in crowded)
@@ -206,7 +209,7 @@ def _reason(
     if best is not asked:
         chosen = Reason.CHEAPEST if scene.hurries else Reason.LEAST_NODE_TIME
         return chosen if asked.fits else Reason.MEMORY
-    if len(feasible) > 1:
+    if others:
         return Reason.BEST_ALREADY
     if any(o.in_limit and not o.in_guard for o in options):
         return Reason.OUTSIDE_GUARD

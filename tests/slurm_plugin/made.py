@@ -6,7 +6,7 @@ from typing import Any
 
 from predictor.table import encode
 from predictor.types import Point, PredictionTable, Problem, Verdict
-from slurm_plugin.config.settings import Config
+from slurm_plugin.config.settings import Config, Policy
 from slurm_plugin.decision.allowed_counts import PolicySettings
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol.request_messages import HookLevel, Job
@@ -92,8 +92,13 @@ def cluster(
     )
 
 
+def thrifty(**settings: Any) -> Config:
+    """Settings of a site where node time is dear: of 16 nodes of `table` 10 are chosen."""
+    return Config(**{"policy": Policy(saving_weight=20.0), **settings})
+
+
 def rules(config: Config | None = None) -> PolicySettings:
-    config = config or Config()
+    config = config or thrifty()
     return PolicySettings.of(config)
 
 

@@ -5,18 +5,17 @@ from msgspec.structs import replace
 
 from predictor.types import Tail
 from slurm_plugin.config.setting_types import TimeUse
-from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import decide
-from tests.slurm_plugin.made import NOW, amdahl, partition, rules, table
+from tests.slurm_plugin.made import NOW, amdahl, partition, rules, table, thrifty
 
 RULES = rules()
 REQUEST = Request(low=1, high=16, limit_s=7200.0, with_least=True)
 
 
 def policy(**fields):
-    config = Config()
+    config = thrifty()
     changed = msgspec.structs.replace(config.policy, **fields)
     return rules(msgspec.structs.replace(config, policy=changed))
 

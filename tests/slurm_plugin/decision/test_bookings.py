@@ -4,12 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from slurm_plugin.config.setting_types import Mode
-from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare, profile
 from tests.slurm_plugin.decision.submitting import advisor, submit
-from tests.slurm_plugin.made import NOW, cluster, idle, job, partition, stored, table
+from tests.slurm_plugin.made import NOW, cluster, idle, job, partition, stored, table, thrifty
 
 
 @pytest.fixture
@@ -19,7 +18,7 @@ def large(monkeypatch):
     groups = {NodeGroup(cpus=4, mem_mib=2000, steps=(), empty_s=NOW): tuple("abcdefgh")}
     pool, later = NodePool(now_s=NOW, groups=groups), []
     made = DecisionService(
-        Config(mode=Mode.ENFORCE),
+        thrifty(mode=Mode.ENFORCE),
         new_id=lambda: "0" * 12,
         later=lambda work, then: later.append((work, then)),
     )

@@ -23,7 +23,7 @@ from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.outlook import NodeUnits, PartitionOutlook
 from tests.slurm_plugin.decision.choosing import tailed
-from tests.slurm_plugin.made import NOW, amdahl, job, partition, table
+from tests.slurm_plugin.made import NOW, amdahl, job, partition, table, thrifty
 
 SIZES = tuple(range(1, 33))
 #: T(n) = 100 + 3600/n: 550 s on 8 nodes.
@@ -58,7 +58,7 @@ def request(left_s, nodes=8, **fields):
 
 
 def rules(**fields):
-    return PolicySettings.of(Config(deadline=Deadline(missed=OnMissed.REFUSE, **fields)))
+    return PolicySettings.of(thrifty(deadline=Deadline(missed=OnMissed.REFUSE, **fields)))
 
 
 def judged(asked, where, made=None):

@@ -11,7 +11,7 @@ from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare
 from slurm_plugin.stored_advice.advise import places_of
-from tests.slurm_plugin.made import NOW, job, stored, table
+from tests.slurm_plugin.made import NOW, job, stored, table, thrifty
 from tests.slurm_plugin.reports.rows import advised
 
 TYPES = {("pine", f"a{i}"): "amber" for i in range(8)} | {
@@ -50,7 +50,7 @@ def partition(name, nodes, features="", **given):
 
 
 def advisor(prediction, **partitions):
-    made = DecisionService(Config(), new_id=lambda: "0" * 12)
+    made = DecisionService(thrifty(), new_id=lambda: "0" * 12)
     made.tables = stored(prediction, node_types=TYPES)
     made.cluster = Cluster(
         name="pine", taken_s=NOW, partitions=partitions, default_partition=next(iter(partitions))

@@ -15,7 +15,7 @@ from predictor.types import UNBOUNDED, Change, Memory, Point, Problem, Tail, Ver
 from predictor.waits.workload import ArrivalDemand
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Bystanders, OnMissed, TimeUse
-from slurm_plugin.config.settings import Config, Deadline
+from slurm_plugin.config.settings import Deadline
 from slurm_plugin.decision.allowed_counts import Request, choices, standing
 from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import Action, every_option
@@ -23,7 +23,7 @@ from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.slurm.node_pool import profile
 from tests.slurm_plugin.decision.choosing import REQUEST, RULES, choose, policy, tailed, timed
 from tests.slurm_plugin.decision.test_chances import outlook
-from tests.slurm_plugin.made import NOW, amdahl, history, partition, rules, table
+from tests.slurm_plugin.made import NOW, amdahl, history, partition, rules, table, thrifty
 
 PRIOR = change_of((), Unit.NODES)
 
@@ -228,7 +228,7 @@ def test_a_job_is_not_set_to_what_slurm_would_give_where_its_memory_does_not_fit
 
 @pytest.mark.parametrize("reason", [Reason.OUT_OF_BAND, Reason.DISTRUSTED])
 def test_what_is_switched_off_is_observed_and_nothing_else(reason):
-    strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
+    strict = rules(thrifty(deadline=Deadline(missed=OnMissed.REFUSE)))
     off = replace(timed(), deadline_s=NOW + 100.0, distrusted=reason)
     decided = choose(off, tailed(), by=strict)
     assert (decided.action, decided.reason, decided.deadline_met) == (Action.KEEP, reason, None)
@@ -417,7 +417,7 @@ def test_a_deadline_that_is_said_to_be_made_is_not_in_the_way_of_the_limit(reque
     profile([(NOW, 8), (NOW + 3, 3)]),
 )
 def test_nobody_is_refused_who_could_make_it_with_the_cluster_to_himself(request, learned, free):
-    strict = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
+    strict = rules(thrifty(deadline=Deadline(missed=OnMissed.REFUSE)))
     decided = choose(request, learned, partition(free), by=strict)
     if decided.action is Action.REFUSE:
         begin_s = max(NOW, request.begin_s)

@@ -9,7 +9,7 @@ from msgspec.structs import fields, replace
 
 from predictor.types import Verdict
 from slurm_plugin.config.setting_types import OnMissed, TimeUse
-from slurm_plugin.config.settings import Band, Config, Deadline, Policy, TimeLimit
+from slurm_plugin.config.settings import Band, Deadline, Policy, TimeLimit
 from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.memory_and_limits import TimeLimits
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyInput
@@ -18,9 +18,9 @@ from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.node_pool import profile
 from tests.predictor.tables.test_build import history_of, table_of
 from tests.slurm_plugin.decision.choosing import REQUEST, RULES, choose, due, policy, tailed, timed
-from tests.slurm_plugin.made import NOW, amdahl, idle, partition, rules, table
+from tests.slurm_plugin.made import NOW, amdahl, idle, partition, rules, table, thrifty
 
-STRICT = rules(Config(deadline=Deadline(missed=OnMissed.REFUSE)))
+STRICT = rules(thrifty(deadline=Deadline(missed=OnMissed.REFUSE)))
 
 
 #: All runs took as long: what is decided is arithmetic.

@@ -10,7 +10,7 @@ from predictor.types import AtLimit, Verdict
 from sacct_ingest.text import admin_comment
 from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.config.setting_types import Mode, OnMissed, Trust
-from slurm_plugin.config.settings import Config, Deadline, ModeRule, OptIn, TimeLimit
+from slurm_plugin.config.settings import Deadline, ModeRule, OptIn, TimeLimit
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
 from slurm_plugin.protocol.decision_messages import Answer, Change
@@ -21,7 +21,7 @@ from slurm_plugin.slurm.node_pool import profile
 from slurm_plugin.text.formatting import duration
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.decision.test_soft_limits import SET, tailed
-from tests.slurm_plugin.made import NOW, cluster, history, job, partition, stored, table
+from tests.slurm_plugin.made import NOW, cluster, history, job, partition, stored, table, thrifty
 
 
 def test_enforce_sets_the_count_and_what_goes_with_it():
@@ -176,7 +176,7 @@ def test_without_a_curve_the_limit_asked_for_tells_what_to_expect():
 
 
 def test_without_a_view_of_the_cluster_jobs_stay_unchanged():
-    made = DecisionService(Config(mode=Mode.ENFORCE), new_id=lambda: "0" * 12)
+    made = DecisionService(thrifty(mode=Mode.ENFORCE), new_id=lambda: "0" * 12)
     made.tables = stored(table())
     assert submit(made)[0].reason is Reason.NO_SNAPSHOT
 
@@ -208,7 +208,7 @@ def test_a_rule_forces_it_on_or_off(trust, off, reason):
 
 def test_new_settings_hold_from_the_next_job_on():
     made = advisor(mode=Mode.OBSERVE)
-    made.config = Config(mode=Mode.ENFORCE)
+    made.config = thrifty(mode=Mode.ENFORCE)
     assert submit(made)[0].action == "set"
 
 
@@ -308,9 +308,9 @@ def test_a_request_met_before_is_decided_on_by_what_holds_now():
     made.tables = stored(table(verdict=Verdict.REFUSED))
     assert submit(made)[0].reason is Reason.UNRELIABLE_CURVE
     made.tables = stored(table())
-    made.config = Config(mode=Mode.ENFORCE, opt_in=OptIn(node_range=False))
+    made.config = thrifty(mode=Mode.ENFORCE, opt_in=OptIn(node_range=False))
     assert submit(made)[0].reason is Reason.NOT_OPTED_IN
-    made.config = Config(mode=Mode.ENFORCE)
+    made.config = thrifty(mode=Mode.ENFORCE)
     made.cluster = cluster(partition(max_nodes=2))
     assert submit(made)[0].set.max_nodes <= 2
 

@@ -12,7 +12,7 @@ from sacct_ingest.records import ShownJob
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.text import admin_comment
 from slurm_plugin.config.setting_types import Mode, SoftUse, TimeUse
-from slurm_plugin.config.settings import Config, ModeRule, Snapshot, TimeLimit
+from slurm_plugin.config.settings import ModeRule, Snapshot, TimeLimit
 from slurm_plugin.decision.memory_and_limits import SoftPlans, quantiles_of
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.protocol.decision_messages import Change
@@ -21,7 +21,7 @@ from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.reports.why_text import explain
 from slurm_plugin.text.formatting import clock, duration
 from tests.slurm_plugin.decision.submitting import advisor, submit
-from tests.slurm_plugin.made import NOW, cluster, history, job, partition, stored, table
+from tests.slurm_plugin.made import NOW, cluster, history, job, partition, stored, table, thrifty
 
 
 def tailed(**fields):
@@ -131,7 +131,7 @@ def test_time_min_is_written_and_advised_only_where_backfill_keeps_the_limit(loo
 
 
 def test_time_min_is_not_advised_where_the_release_is_unknown():
-    made = DecisionService(Config(), new_id=str)
+    made = DecisionService(thrifty(), new_id=str)
     made.tables = stored(tailed())
     assert "--time-min" not in made.advise(job(), now_s=NOW).time_directive
     made.cluster = cluster()

@@ -8,13 +8,13 @@ import pytest
 from sacct_ingest.errors import ScriptError
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from slurm_plugin.config.setting_types import Mode
-from slurm_plugin.config.settings import Config, ModeRule
+from slurm_plugin.config.settings import ModeRule
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.decision.tickets import job_of
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.request_messages import Command, HookLevel, decode_ask
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
-from tests.slurm_plugin.made import NOW, cluster, partition, stored, table
+from tests.slurm_plugin.made import NOW, cluster, partition, stored, table, thrifty
 
 SRUN = {"job-name": "solve", "nodes": "1-16", "ntasks-per-node": "2", "time": "02:00:00"}
 
@@ -22,7 +22,7 @@ SRUN = {"job-name": "solve", "nodes": "1-16", "ntasks-per-node": "2", "time": "0
 def advisor(publish=lambda _key, _decision: None, **settings):
     ids = itertools.count(1)
     made = DecisionService(
-        Config(**{"mode": Mode.ENFORCE, **settings}),
+        thrifty(**{"mode": Mode.ENFORCE, **settings}),
         new_id=lambda: f"{next(ids):012x}",
         publish=publish,
     )
