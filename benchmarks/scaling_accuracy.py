@@ -36,8 +36,8 @@ import _generated
 import numpy as np
 from _between_counts import between
 from _parametric import Amdahl, AmdahlLog, Usl
+from _programs import read_programs
 from numpy.typing import NDArray
-from sizes import c3o
 
 from predictor.application.model import Application
 from predictor.application.request import REACH, end
@@ -120,7 +120,7 @@ def of_c3o(path: Path, min_points: int = 4) -> list[Measured]:
     """Read curves of C3O's runs: of each program, machine type and set of sizes."""
     return [
         Measured(program.name, tuple(sorted(times)), _medians(times))
-        for program in c3o(path)
+        for program in read_programs(path)
         for times in program.times.values()
         if len(times) >= min_points
     ]

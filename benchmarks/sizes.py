@@ -1,16 +1,13 @@
 """Sizes in arguments and node counts learnt together, through the product's ingest, fit and advice.
 
 Each program of each data set is one user's: one script, the sizes in its arguments, a history of 10
-to 15 runs.  Asked are new counts of sizes that were run, new sizes, and new sizes on new counts.
-Data are tab-separated files of the C3O project (Will et al., IEEE Big Data 2021); beside them
-programs whose truth is a formula.  Peers fit the same histories: a log-linear regression of four
-terms, Ernest's form (Venkataraman et al., NSDI 2016) and gradient
-boosting.  A choice of counts costs n T^2, over that of the best count of the same sizes.
+to 15 runs.  Asked are new counts of sizes that were run, new sizes, and new sizes on new counts; of
+programs without sizes counts that never ran.  Data are those of `_programs.py`.  Peers fit the same
+histories: a log-linear regression of four terms, Ernest's form (Venkataraman et al., NSDI 2016) and
+gradient boosting.  A choice of counts costs n T^2, over that of the best count of the same sizes.
 """
 
-import csv
 import datetime as dt
-import gzip
 import io
 import json
 import math
@@ -28,38 +25,23 @@ from unittest.mock import patch
 
 import _bench
 import numpy as np
+from _programs import Program, Sizes, made_up, read_programs
 from scipy.optimize import nnls
 
 from slurm_plugin.cli.advise import main as advise
 from slurm_plugin.cli.nimo import main as nimo
 
-Sizes = tuple[float, ...]
-#: Times of each count of each set of sizes, in seconds.
-Times = Mapping[Sizes, Mapping[int, Sequence[float]]]
-#: Nodes, sizes, seconds.
+#: Count, sizes, seconds.
 Run = tuple[int, Sizes, float]
 Predict = Callable[[int, Sizes], float]
 
-#: Runs of a history, problems that a program has at least, counts of which a choice is scored.
-HISTORY, LEAST, CHOICE = (10, 12, 15), 5, 5
+#: Runs of a history, counts of which a choice is scored.
+HISTORY, CHOICE = (10, 12, 15), 5
 PROTOCOLS = ("new counts", "new sizes", "both")
-#: Columns of the data that are no sizes of the problem.
-_NO_SIZES = {"gross_runtime", "instance_count", "slots", "memory", "machine_type"}
-_NOISE = 0.03
 _HEADER = (
     "JobID|JobIDRaw|Cluster|User|Account|Partition|JobName|SubmitLine|WorkDir|Submit|Eligible|Start|"
     "End|Elapsed|State|ExitCode|NNodes|NCPUS|ReqCPUS|ReqNodes|Timelimit|AllocTRES|NodeList"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """One program on one type of machine."""
-
-    source: str  #: of what data set
-    name: str
-    names: tuple[str, ...]  #: of its sizes
-    times: Times
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +81,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, nargs="*", default=[], metavar="FILE")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="histories of each")
     args = parser.parse_args()
-    programs = [one for path in args.data for one in c3o(path)]
+    programs = [one for path in args.data for one in read_programs(path)]
     programs += made_up()
     cases = []
     for seed in range(1 if args.quick else args.seeds):
@@ -121,72 +103,26 @@ def _order(item: tuple[tuple[str, str, str], Score]) -> tuple[str, int]:
     return item[0][0], PROTOCOLS.index(item[0][1])
 
 
-def c3o(path: Path) -> list[Program]:
-    """Read the programs of a file; those with few sizes are left out."""
-    with gzip.open(path, "rt") as file:
-        rows = list(csv.DictReader(file, delimiter="\t"))
-    names = tuple(name for name in rows[0] if name not in _NO_SIZES)
-    machines: dict[str, dict[Sizes, dict[int, list[float]]]] = {}
-    for row in rows:
-        sizes = tuple(float(row[name]) for name in names)
-        if min(sizes) <= 0:  # no size of a problem
-            continue
-        counts = machines.setdefault(row["machine_type"], {}).setdefault(sizes, {})
-        counts.setdefault(int(row["instance_count"]), []).append(float(row["gross_runtime"]))
-    name = path.name.split(".")[0]
-    return [
-        Program("C3O", f"{name}-{machine}", names, times)
-        for machine, times in sorted(machines.items())
-        if len(times) >= LEAST
-    ]
-
-
-def made_up() -> Iterator[Program]:
-    """Programs whose truth is a formula, each time with noise."""
-    forms: dict[str, Callable[[float, int], float]] = {
-        "serial": lambda x, n: 20 + 0.3 * x**1.1 / n,
-        "tree": lambda x, n: 10 + 0.2 * x**1.2 / n + (2 + 0.02 * x**0.7) * math.log2(n),
-        "square": lambda x, n: 5 + 1e-4 * x**2 / n + 0.02 * x,
-        "power": lambda x, n: 0.5 * x / n**0.9,
-        "line": lambda x, n: 15 + 0.4 * x / n + 1.5 * n,
-    }
-    rng = random.Random(5)
-    counts, steps = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (100, 150, 250, 400, 700, 1000, 2000, 3000)
-
-    def noise() -> float:
-        return rng.lognormvariate(0, _NOISE)
-
-    for name, form in forms.items():
-        times = {(float(x),): {n: [form(x, n) * noise()] for n in counts} for x in steps}
-        yield Program("made up", name, ("steps",), times)
-    two = {
-        (float(x), float(y)): {
-            n: [(12 + 1e-3 * x * y / n + 0.01 * x + math.log2(n)) * noise()] for n in counts
-        }
-        for x in steps[::2]
-        for y in (10, 20, 50, 100)
-    }
-    yield Program("made up", "two", ("steps", "cells"), two)
-
-
 def cases_of(program: Program, seed: int, user: str) -> Iterator[Case]:
     """Part the runs of a program into a history and questions, for each protocol."""
     times = program.times
     sizes = sorted(times)
     counts = sorted({n for own in times.values() for n in own})
-    for place, protocol in enumerate(PROTOCOLS):
+    for place, protocol in enumerate(PROTOCOLS if program.names else PROTOCOLS[:1]):
         rng = random.Random(f"{program.name} {seed} {protocol}")
         held_sizes, held_counts = set[Sizes](), set[int]()
         if protocol != "new counts":
             held_sizes = set(rng.sample(sizes, max(len(sizes) // 4, 1)))
-        if protocol == "both":
+        if protocol == "both" or not program.names:
             held_counts = set(rng.sample(counts, max(len(counts) // 4, 1)))
-        free = [one for one in sizes if one not in held_sizes]
         pool = [
-            (n, one, rng.choice(times[one][n]))
-            for one in free
+            (n, one, time_s)
+            for one in sizes
+            if one not in held_sizes
             for n in times[one]
             if n not in held_counts
+            # Where one problem is all there is, runs repeat.
+            for time_s in (times[one][n] if not program.names else [rng.choice(times[one][n])])
         ]
         rng.shuffle(pool)
         history = pool[: rng.choice(HISTORY)]
@@ -196,7 +132,7 @@ def cases_of(program: Program, seed: int, user: str) -> Iterator[Case]:
             (n, one, median(own))
             for one in sorted(of)
             for n, own in sorted(times[one].items())
-            if (n, one) not in ran and (protocol != "both" or n in held_counts)
+            if (n, one) not in ran and (not held_counts or n in held_counts)
         ]
         yield Case(program, protocol, f"{user}p{place}", history, asked)
 
@@ -216,19 +152,22 @@ def _lines(cases: Sequence[Case]) -> Iterator[str]:
     number, form = 1000, "%Y-%m-%dT%H:%M:%S"
     for case in cases:
         begin = dt.datetime(2026, 1, 5)  # noqa: DTZ001 - sacct writes local times
-        for nodes, sizes, time_s in case.history:
+        gpus = case.program.gpus
+        for count, sizes, time_s in case.history:
             end = begin + dt.timedelta(seconds=int(time_s))
-            line = f"sbatch -N {nodes} -p r4 app.sh {' '.join(_arguments(case.program, sizes))}"
+            asked, arguments = _size(case, count), " ".join(_arguments(case.program, sizes))
+            line = f"sbatch {asked} -p r4 app.sh {arguments}"
             start, hours = f"{begin:{form}}", int(time_s) // 3600
             elapsed = f"{hours:02}:{int(time_s) % 3600 // 60:02}:{int(time_s) % 60:02}"
-            cpus, name = 8 * nodes, f"run-{case.program.name}"
+            nodes, cpus, name = 1 if gpus else count, 8 * count, f"run-{case.program.name}"
+            tres = f"cpu={cpus},node={nodes}" + (f",gres/gpu={count}" if gpus else "")
             yield "|".join(
                 map(
                     str,
                     (
                         *(number, number, "c", case.user, "lab", "r4", name, line, "/home/app"),
                         *(start, start, start, f"{end:{form}}", elapsed, "COMPLETED", "0:0"),
-                        *(nodes, cpus, cpus, nodes, "08:00:00", f"cpu={cpus},node={nodes}"),
+                        *(nodes, cpus, cpus, nodes, "08:00:00", tres),
                         f"c[1-{nodes}]",
                     ),
                 )
@@ -238,6 +177,8 @@ def _lines(cases: Sequence[Case]) -> Iterator[str]:
 
 
 def _arguments(program: Program, sizes: Sizes) -> list[str]:
+    if not sizes:  # one problem, which its arguments name
+        return [f"--benchmark={program.name}"]
     pairs = zip(program.names, sizes, strict=True)
     return [f"--{name}={size:.10g}" for name, size in pairs]
 
@@ -258,9 +199,14 @@ def _advice(case: Case) -> list[Mapping[int, Mapping[str, float]]]:
     ]
 
 
-def _options(case: Case, nodes: int) -> list[str]:
+def _options(case: Case, count: int) -> list[str]:
     name = f"--job-name=run-{case.program.name}"
-    return ["-D", "/home/app", "-N", str(nodes), "-p", "r4", "-t", "08:00:00", name]
+    return ["-D", "/home/app", *_size(case, count).split(), "-p", "r4", "-t", "08:00:00", name]
+
+
+def _size(case: Case, count: int) -> str:
+    """Option by which a job asks for a count."""
+    return f"--gpus={count} --cpus-per-gpu=8" if case.program.gpus else f"--nodes={count}"
 
 
 def add(
@@ -317,13 +263,17 @@ def log_linear(history: Sequence[Run]) -> Predict:
 
 def _with(features: Callable[[int, float], list[float]], history: Sequence[Run]) -> Predict:
     """Fit a sum of terms in the count and the first size, none negative, to relative error."""
-    largest = max(sizes[0] for _, sizes, _ in history)
-    columns = np.array([features(n, sizes[0] / largest) for n, sizes, _ in history])
+    largest = max((sizes[0] for _, sizes, _ in history if sizes), default=1.0)
+
+    def share(sizes: Sizes) -> float:
+        return sizes[0] / largest if sizes else 1.0
+
+    columns = np.array([features(n, share(sizes)) for n, sizes, _ in history])
     times = np.array([time_s for *_, time_s in history])
     slopes, _ = nnls(columns / times[:, None], np.ones(len(times)))
 
     def predict(nodes: int, sizes: Sizes) -> float:
-        return max(float(slopes @ features(nodes, sizes[0] / largest)), 1e-3)
+        return max(float(slopes @ features(nodes, share(sizes))), 1e-3)
 
     return predict
 

@@ -63,6 +63,9 @@ _CONVERGED = 1e-5
 _LEAST_ERROR = 0.005
 #: Standard deviation of exponents that may be anything between 0 and 1.
 _EXPONENT = 0.3
+#: The same of those that may be below 0, too; standard errors from which on one surely is.
+_ANY_EXPONENT = 1.0
+_SURELY = 2.0
 #: Standard deviation of normal errors over the median of their sizes.
 _NORMAL_SCALE = 1.4826
 #: Least weight of a member.
@@ -138,12 +141,33 @@ class _Data:
         others = [column - column.mean() for column in (*of_kinds, *beside)]
         self.beside: Floats = np.column_stack(others) if others else np.zeros((len(runs), 0))
         self.counts: Floats = np.unique(counts.round(9))
+        self.signs = _signs(self)
         self.folds = _folds([(run.nodes, *at) for run, at in zip(runs, logs.tolist(), strict=True)])
 
     @property
     def steps(self) -> Floats:
         """What of each step between two counts lies below a run, from the middle count."""
         return steps_at(self.counts, self.at[:, -1] + self.count)
+
+
+def _signs(data: _Data) -> Floats:
+    """Give -1 for each size of which larger numbers surely take less time, else 1.
+
+    By a log-linear regression on sizes and count, whose exponents may be anything.
+    """
+    deviations = np.full(data.at.shape[1], _ANY_EXPONENT)
+    deviations[0] = _LEVEL[1]
+    centred = data.log_s - data.log_s.mean()
+    slopes = np.zeros(data.at.shape[1])
+    noise = float(np.std(centred))
+    covariance = np.diag(deviations**2)
+    for _ in range(_ROUNDS):
+        variance = max(noise, _NOISE) ** 2
+        covariance = np.linalg.inv(data.at.T @ data.at / variance + np.diag(deviations**-2))
+        slopes = covariance @ (data.at.T @ centred) / variance
+        noise = float(np.std(centred - data.at @ slopes))
+    surely = slopes < -_SURELY * np.sqrt(np.diag(covariance))
+    return np.where(surely, -1.0, 1.0)[1:-1]
 
 
 def steps_at(counts: Floats, at: Floats) -> Floats:
@@ -292,7 +316,7 @@ def _sums(theta: Floats, parts: int, at: Floats) -> tuple[Floats, Floats]:
 def _member(data: _Data, prior: _Prior) -> _Member:
     """Fit one member to all runs, and to those of all folds but one."""
     parts, sizes, runs = len(prior.parts), len(data.names), len(data.log_s)
-    means, deviations = _of_parts(prior, sizes)
+    means, deviations = _of_parts(prior, data.signs)
     steps = data.steps if prior.rough else np.zeros((runs, 0))
     gaps = np.diff(data.counts)[: steps.shape[1]] / math.log(2)
     linear = np.hstack([steps, data.beside])
@@ -322,14 +346,16 @@ def _member(data: _Data, prior: _Prior) -> _Member:
     )
 
 
-def _of_parts(prior: _Prior, sizes: int) -> tuple[Floats, Floats]:
-    """Means and standard deviations of the parameters of all parts."""
-    rows = [
-        [part, *(exponent,) * sizes, power]
-        for part, exponent, power in zip(prior.parts, prior.sizes, prior.powers, strict=True)
-    ]
-    both = np.array(rows).reshape(-1, 2)
-    return both[:, 0], both[:, 1]
+def _of_parts(prior: _Prior, signs: Floats) -> tuple[Floats, Floats]:
+    """Means and standard deviations of the parameters of all parts.
+
+    signs: of the exponents of each size.
+    """
+    means, deviations = list[float](), list[float]()
+    for part, exponent, power in zip(prior.parts, prior.sizes, prior.powers, strict=True):
+        means += [part[0], *(signs * exponent[0]).tolist(), power[0]]
+        deviations += [part[1], *(exponent[1],) * len(signs), power[1]]
+    return np.array(means), np.array(deviations)
 
 
 class _Fit:

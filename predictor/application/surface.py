@@ -25,6 +25,7 @@ from typing import TypeVar
 from predictor import table as tables
 from predictor.application.request import DRAWS, NORMAL, REACH
 from predictor.types import ByType, Change, PredictionTable, SizeTerm, Starts, Surface, Tail
+from sacct_ingest.runs.layout import Each, Unit
 
 _CACHED = 1024
 #: Standard deviation of log time for each doubling of a size or count beyond those that runs had,
@@ -317,6 +318,7 @@ def beside_own(family: PredictionTable, own: PredictionTable) -> PredictionTable
     family: of runs of other sizes, for those of this problem.
     own: of its runs alone.
     """
+    own = _counted_in(own, family.unit)
     points = [one for one in own.observed if tables.covers(family, one.nodes)]
     runs = sum(one.repeats for one in points)
     if not runs:
@@ -355,6 +357,27 @@ def beside_own(family: PredictionTable, own: PredictionTable) -> PredictionTable
         observed=tuple(points),
         longest=own.longest,
         starts=_starts(family, own, factor),
+    )
+
+
+def _counted_in(own: PredictionTable, unit: Unit) -> PredictionTable:
+    """Give a table of runs on nodes with the CPUs or GPUs of these in their place.
+
+    One run or two do not say what an application's counts are of.
+    """
+    if own.unit is unit or own.unit is not Unit.NODES:
+        return own
+    layout = own.layout
+    each = (layout.gpus if unit is Unit.GPUS else layout.cpus) or 0
+    if layout.in_all or layout.each is not Each.NODE or each < 1:
+        return replace(own, observed=(), starts=(), longest=())
+    return replace(
+        own,
+        unit=unit,
+        nodes=tuple(n * each for n in own.nodes),
+        observed=tuple(replace(one, nodes=one.nodes * each) for one in own.observed),
+        starts=tuple(replace(one, nodes=one.nodes * each) for one in own.starts),
+        longest=tuple(replace(one, nodes=one.nodes * each) for one in own.longest),
     )
 
 

@@ -33,7 +33,7 @@ from predictor.types import Change, Part, PredictionTable, problem
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.attributes import LONGEST, describe
 from sacct_ingest.runs.evidence import ran_short
-from sacct_ingest.runs.layout import ANY, Unit, layouts_of_run, second_sizes
+from sacct_ingest.runs.layout import ANY, Layout, Unit, layouts_of_run, second_sizes
 from sacct_ingest.runs.submission import MEMORY
 from sacct_ingest.store.rows import RunRow
 
@@ -78,8 +78,7 @@ def tables_of(
     unmoved = replace(identity, rows=rows)
     before = (records or {}).get(identity.key, Record())
     finished = ended_runs(rows)
-    axis = axis_of(finished) if level in CURVE_LEVELS else Axis(Unit.NODES, {})
-    family = None if by_model else _family(level, axis, finished, before)
+    axis, family = _axis_and_family(level, finished, before, by_model=by_model)
     if family is not None:
         rows = _as_references(family, axis, rows, finished)
         finished = ended_runs(rows)
@@ -165,6 +164,22 @@ class _GroupedRuns:
             level = self.whole.level
             self.changes[name] = run_facts.change_of(own, self.unit, level, sized=sized)
         return run_facts.as_asked(own, self.changes[name], self.unit)
+
+
+def _axis_and_family(
+    level: KeyLevel, finished: Sequence[RunRow], before: Record, *, by_model: bool
+) -> tuple[Axis, Family | None]:
+    """Choose what is counted, and the numbers that run times go by.
+
+    What a job name or a user has in common is counted in nodes, whatever the layouts, unless CPUs
+    or GPUs and numbers together say what run times are.
+    """
+    axis = axis_of(finished)
+    family = None if by_model else _family(level, axis, finished, before)
+    if level in CURVE_LEVELS or (family is not None and axis.unit is not Unit.NODES):
+        return axis, family
+    nodes = Axis(Unit.NODES, {})
+    return nodes, None if by_model else _family(level, nodes, finished, before)
 
 
 def _family(
@@ -302,7 +317,7 @@ def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Recor
         return Fitted(name, table, record, new)
 
     if len(groups) < 2:
-        layout = next(iter(groups), Part("")).layout
+        layout = next(iter(groups)).layout if groups else _any_layout(rows)
         one = fitted(key, rows, partial(tabulate, sums=runs.sums if unit is Unit.NODES else None))
         return [_with(_split(one, noted), layout=layout)]
     made = []
@@ -324,6 +339,11 @@ def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Recor
     if whole.table is not None:
         whole = replace(whole, table=_doubted(replace(whole.table, parts=parts), list(groups)))
     return [whole, *(one for one, _ in made)]
+
+
+def _any_layout(rows: Sequence[RunRow]) -> Layout:
+    """Layout of runs that are counted together however they were laid out."""
+    return Layout(gpus=None) if any(row.gpus for row in rows) else ANY
 
 
 def _on_one_cpu(rows: Sequence[RunRow]) -> bool:
