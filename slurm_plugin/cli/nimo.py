@@ -19,6 +19,7 @@ GROUPS = {
         "predict": "show the predicted run times of an application",
         "wait": "predict when jobs in the queue start",
         "why": "explain the decision about a job",
+        "again": "run a failed job again, with more of what it ran out of",
         "waste": "show which node-hours bought nothing, and how many could come back",
         "export": "write what your workflows' rules need as a profile for their engine",
         "scale": "make a scaling study of a job script with the fewest runs",

@@ -28,12 +28,12 @@ WORDS: Final = {
     ),
     Cause.OUT_OF_MEMORY: CauseWords(
         "out of memory",
-        "jobs that ran out of memory: 'nimo-advise JOBSCRIPT' says how much to ask for",
+        "jobs that ran out of memory: 'nimo again JOBID' runs one again with more of it",
     ),
     Cause.TIMEOUT: CauseWords(
         "timeouts",
-        "jobs that their limit ended: 'nimo-advise JOBSCRIPT' says a longer one; or save the "
-        "state, and go on from there",
+        "jobs that their limit ended: 'nimo again JOBID' runs one again with a longer one; or "
+        "save the state, and go on from there",
     ),
     Cause.STOPPED: CauseWords(
         "stopped by cluster",

@@ -1,5 +1,8 @@
 """Explain the decision about a job: the request, the prediction, the choice, and the reason.
 
+Of a job of yours that did not complete it says what happened, with the end of its output, and the
+command that runs it again with more of what it ran out of.
+
 Users see decisions about their own jobs, through nimod.  Root and the owner of the store see all of
 them.
 """
@@ -25,6 +28,7 @@ from slurm_plugin.protocol.query_messages import Explanation, explanation_of
 from slurm_plugin.protocol.request_messages import Ask
 from slurm_plugin.reports.why_text import explain, explain_run
 from slurm_plugin.slurm import commands
+from slurm_plugin.slurm.ended_job import is_over
 from slurm_plugin.slurm.shown_job import read_shown_job
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, wrapped
@@ -33,7 +37,8 @@ from slurm_plugin.text.table_columns import terminal_width
 
 EXAMPLE = "  nimo why 4711\n  nimo why 4711 --json | jq .decision.reason"
 
-_JOB = re.compile(r"([0-9]{1,18})(?:[_+][0-9]{1,10})?")
+_JOB = re.compile(r"([0-9]{1,18})(?:_([0-9]{1,10})|[+][0-9]{1,10})?")
+_STATE = re.compile(r"\bJobState=([A-Z_]+)")
 #: Seconds after the one of its submission in which nimod has written a job's decision, and those
 #: about the jobs that were submitted with it.
 _WRITTEN_S = 2.5
@@ -48,18 +53,26 @@ def add_arguments(add: Options) -> None:
 def run(args: argparse.Namespace) -> int:
     """Ask nimod or the store, and print."""
     config = load_config(args, for_user=True)
+    job_id, task = args.job
     if args.local or (is_meant(config) and not (args.store or Path(config.socket).exists())):
-        print(wrapped(_own_run(own_history.refreshed(config), args.job), terminal_width()))
+        failure = _failure(job_id, task, config)
+        try:
+            text = _own_run(own_history.refreshed(config), job_id)
+        except NoHistory:
+            if not failure:
+                raise
+            text = ""
+        _print(text, failure)
         return 0
     printed = ""
     if not args.store:
         with suppress(SlurmError):  # slurmctld has it no more
-            argv = ("scontrol", "show", "job", str(args.job))
+            argv = ("scontrol", "show", "job", str(job_id))
             printed = commands.run(argv, timeout_s=config.snapshot.timeout_s)
     note = admin_comment.parse(printed.replace("AdminComment=", " "))
     shown = read_shown_job(printed)
     decision_id = note.decision_id if note else ""
-    ask = Ask(op="explain", job_id=args.job, decision_id=decision_id, shown=shown)
+    ask = Ask(op="explain", job_id=job_id, decision_id=decision_id, shown=shown)
     if shown is not None:
         time.sleep(min(max(shown.submit_s + _WRITTEN_S - time.time(), 0.0), _WRITTEN_S))
     explanation = nimod_or_store(
@@ -68,15 +81,33 @@ def run(args: argparse.Namespace) -> int:
         lambda config: _stored(config, ask),
         store_named=bool(args.store),
     )
+    states = _STATE.findall(printed)
+    over = not states or any(is_over(state) for state in states)
+    failure = _failure(job_id, task, config) if over and not (args.json or args.store) else []
     if explanation.decision is None:
-        raise NoHistory(_not_found(args.job, explanation))
-    if args.json:
+        if not failure:
+            raise NoHistory(_not_found(job_id, explanation))
+        _print("", failure)
+    elif args.json:
         print(json_text(explanation))
     else:
         opened_s = note.opened_s if note else None
-        text = explain(explanation, args.job, opened_s=opened_s, shown=shown)
-        print(wrapped(text, terminal_width()))
+        _print(explain(explanation, job_id, opened_s=opened_s, shown=shown), failure)
     return 0
+
+
+def _failure(job_id: int, task: int | None, config: Config) -> list[str]:
+    from slurm_plugin.cli.failed_job import explained  # noqa: PLC0415 - heavy
+
+    return explained(job_id, task, config)
+
+
+def _print(text: str, failure: list[str]) -> None:
+    """Print what was decided, and what happened; lines to paste and of the output stay whole."""
+    if text:
+        print(wrapped(text, terminal_width()))
+    for line in failure:
+        print(line if line.startswith("  ") else wrapped(line, terminal_width()))
 
 
 def _own_run(config: Config, job_id: int) -> str:
@@ -127,8 +158,8 @@ def _not_found(job_id: int, explanation: Explanation) -> str:
     )
 
 
-def _job_id(text: str) -> int:
-    """Read a job id; a task of an array was decided about with its array."""
+def _job_id(text: str) -> tuple[int, int | None]:
+    """Read a job id, and a task's index: it was decided about with its array."""
     if found := _JOB.fullmatch(text):
-        return int(found[1])
+        return int(found[1]), int(found[2]) if found[2] else None
     raise argparse.ArgumentTypeError(f"{text!r} is not a job id, such as 4711 or 4711_3")

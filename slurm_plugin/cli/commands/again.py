@@ -1,0 +1,97 @@
+"""Run a job that did not complete again, with more of only what it ran out of.
+
+Prints the command of sbatch; --submit runs it.  A job that reached its time limit gets a longer
+one, and one that ran out of memory more memory: what would have been enough for most of the
+application's runs that took more, within what the partition allows.  Of an array only the tasks
+that failed run again.
+"""
+
+import argparse
+import re
+import sys
+from contextlib import suppress
+from functools import partial
+
+from sacct_ingest.errors import SlurmError
+from slurm_plugin.cli.command_context import Options, load_config
+from slurm_plugin.text.formatting import count
+
+EXAMPLE = """\
+  nimo again 4711
+  nimo again 4711 --submit
+  nimo again 4711_3"""
+_JOB = re.compile(r"([0-9]{1,18})(?:_([0-9]{1,10}))?")
+_TIMEOUT_S = 60.0
+
+
+def add_arguments(add: Options) -> None:
+    """Declare the options."""
+    add("job JOBID", "a job, an array, or one of its tasks: 4711_3", type=_job)
+    add("--submit", "submit it, and have jobs that waited for the old one wait for the new one")
+    add.shared("config")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the lines, or submit."""
+    from slurm_plugin.cli import failed_job, own_history  # noqa: PLC0415 - heavy
+
+    config = own_history.with_own_store(load_config(args, for_user=True))
+    job_id, task = args.job
+    job = failed_job.failed_job(job_id, task, config)
+    made = failed_job.again(job, config)
+    if job.running:
+        tasks = count(job.running, "task")
+        print(f"nimo again: {tasks} of it still to end, and left out", file=sys.stderr)
+    for one in made:
+        failed_job.write_script(one.line)
+        for note in filter(None, (one.why, *one.line.notes)):
+            print(f"nimo again: {note}", file=sys.stderr)
+        if not args.submit:
+            print(one.line.text)
+    if args.submit:
+        ids = [_submit(one.line.argv) for one in made]
+        for new, one in zip(ids, made, strict=True):
+            tasks = f", {count(len(one.runs), 'task')} of it" if job.array else ""
+            print(f"Submitted batch job {new} for job {job_id}{tasks}")
+        _move_dependents(job_id, ids)
+    return 0
+
+
+def _submit(argv: tuple[str, ...]) -> str:
+    from slurm_plugin.slurm import commands  # noqa: PLC0415 - heavy
+    from slurm_plugin.slurm.rerun_line import submitted  # noqa: PLC0415
+
+    return commands.submit(submitted(argv), timeout_s=_TIMEOUT_S)
+
+
+def _move_dependents(job_id: int, ids: list[str]) -> None:
+    """Have the user's jobs that wait for the old job wait for the new ones."""
+    from slurm_plugin.slurm import commands  # noqa: PLC0415 - heavy
+    from slurm_plugin.slurm.rerun_line import dependents  # noqa: PLC0415
+
+    ask = partial(commands.run, timeout_s=_TIMEOUT_S)
+    try:
+        listing = ask(("squeue", "--me", "-h", "-t", "PD", "-o", "%i %E"))
+    except SlurmError as error:
+        print(
+            f"nimo again: jobs that wait for the old one were not looked for: {error}",
+            file=sys.stderr,
+        )
+        return
+    for waiting, said in dependents(listing, job_id).items():
+        with suppress(SlurmError):
+            ask(
+                (
+                    "scontrol",
+                    "update",
+                    f"jobid={waiting}",
+                    f"dependency={said.replace('{}', ':'.join(ids))}",
+                )
+            )
+            print(f"Job {waiting} waits for {' and '.join(ids)} now")
+
+
+def _job(text: str) -> tuple[int, int | None]:
+    if found := _JOB.fullmatch(text):
+        return int(found[1]), int(found[2]) if found[2] else None
+    raise argparse.ArgumentTypeError(f"{text!r} is not a job id, such as 4711 or 4711_3")

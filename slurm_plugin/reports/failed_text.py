@@ -1,0 +1,67 @@
+"""What happened to a job that did not complete, in words."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from sacct_ingest.records import JobState
+from sacct_ingest.runs.evidence import node_memory, node_need
+from slurm_plugin.evaluation.enough import Enough, Lack
+from slurm_plugin.slurm.ended_job import EndedJob
+from slurm_plugin.text.formatting import count, duration, limit_text, printable
+
+_MIB = 2**20
+_ENDED = {
+    JobState.TIMEOUT: "reached its time limit",
+    JobState.DEADLINE: "was ended at its deadline",
+    JobState.OUT_OF_MEMORY: "ran out of memory",
+    JobState.NODE_FAIL: "was on a node that failed",
+    JobState.BOOT_FAIL: "was on a node that did not start",
+    JobState.PREEMPTED: "was preempted by a job of higher priority",
+    JobState.CANCELLED: "was cancelled",
+    JobState.REVOKED: "was withdrawn from this cluster",
+}
+
+
+def happened(run: EndedJob, lack: Lack) -> str:
+    """Say how a job ended."""
+    name = printable(f"{run.user}/{run.name}")
+    task = f"_{run.array_task_id}" if run.array_task_id is not None else ""
+    words = _ENDED.get(run.state, "failed")
+    if run.state is JobState.CANCELLED and run.cancelled_by:
+        words = f"was cancelled by {printable(run.cancelled_by)}"
+    if lack is Lack.MEMORY and run.state is not JobState.OUT_OF_MEMORY:
+        words = "failed with all of its memory in use"
+    details = [f"after {duration(run.elapsed_s)}"]
+    if lack is Lack.TIME and run.limit_s:
+        details.append(f"of {limit_text(run.limit_s)}")
+    elif lack is Lack.MEMORY:
+        had, used = node_memory(run) // _MIB, node_need(run) // _MIB
+        details += [f"with {had} MiB on a node"] if had else []
+        details += [f"{used} MiB measured"] if used else []
+    elif run.exit_code or run.exit_signal:
+        code = f"exit {run.exit_code}" if run.exit_code else f"signal {run.exit_signal}"
+        details.append(f"({code})")
+    id_ = run.array_job_id if run.array_job_id is not None else run.job_id
+    text = f"Job {id_}{task} ({name}) {words} {' '.join(details)}."
+    if run.state in (JobState.NODE_FAIL, JobState.BOOT_FAIL) and run.node_list:
+        text += f" Its nodes were {printable(run.node_list)}."
+    return text
+
+
+def tasks_text(runs: Sequence[EndedJob], failed: Sequence[EndedJob]) -> str:
+    """Say how the tasks of an array ended."""
+    states = Counter(run.state.value for run in failed)
+    each = ", ".join(f"{number} {state}" for state, number in states.most_common())
+    return f"{len(failed)} of {count(len(runs), 'task')} that ended did not complete: {each}."
+
+
+def why_so_much(lack: Lack, enough: Enough, partition: str) -> str:
+    """Say what the new amount rests on."""
+    what = "longer" if lack is Lack.TIME else "more"
+    if enough.runs:
+        said = f"{count(enough.runs, 'run')} of it took {what}; 19 in 20 of such need no more"
+    else:
+        said = "twice what it had: too few of its runs say how much is enough"
+    if enough.bounded:
+        said += f"; partition {printable(partition)} allows no more"
+    return said
