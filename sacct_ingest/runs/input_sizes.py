@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 #: Sizes of the problem that they are: see `sacct_ingest.runs.attributes.numbers_of`.
 BYTES: Final = "input bytes"
 FILES: Final = "input files"
+#: Those that all inputs have.
+NAMES: Final = frozenset({BYTES, FILES})
 #: Kinds that are told apart, those of most bytes; the others count as one.
 _KINDS: Final = 4
 #: Bounds: 2**53 bytes, which Lua counts exactly, have 16 digits.

@@ -25,6 +25,8 @@ _PAIR = re.compile(r"^\s*([\w-]+)\s*=\s*(.*?)\s*$", re.MULTILINE)
 _COPY = "nimo hook-path --install"
 #: Module -> package of it.
 _MODULES = {"socket.unix": "lua-socket"}
+#: What looks at sizes of input files.
+_LOOKS = ("posix.unistd", "posix.dirent", "posix.sys.stat", "posix.fcntl", "posix.time")
 #: Lua's search paths without the current folder, where others may have left modules.
 _ABSOLUTE = (
     'for _, one in ipairs { "path", "cpath" } do '
@@ -78,12 +80,14 @@ def modules(installation: Installation) -> Iterator[Finding]:
     if lua is None:
         yield skipped(f"no lua{version} here to load modules with")
         return
-    missing = []
-    for name in _MODULES:
-        try:
-            installation.run((lua, "-e", f'{_ABSOLUTE} require("{name}")'))
-        except SlurmError:
-            missing.append(name)
+    missing = [name for name in _MODULES if not _loads(installation, lua, name)]
+    looks = _said(installation).get("look_at_inputs") == "yes"
+    if looks and not all(_loads(installation, lua, name) for name in _LOOKS):
+        yield warning(
+            f"Lua {version} cannot load luaposix: sbatch looks at no sizes of input files",
+            "install lua-posix on the login nodes, or look_at_inputs = no in "
+            f"{installation.hooks}/nimo_hook.conf",
+        )
     for name in missing:
         yield wrong(
             f"Lua {version} cannot load {name}: all jobs pass without NIMO",
@@ -91,6 +95,15 @@ def modules(installation: Installation) -> Iterator[Finding]:
         )
     if not missing:
         yield fine(f"Lua {version} loads {', '.join(_MODULES)}")
+
+
+def _loads(installation: Installation, lua: str, name: str) -> bool:
+    """Whether a module can be loaded."""
+    try:
+        installation.run((lua, "-e", f'{_ABSOLUTE} require("{name}")'))
+    except SlurmError:
+        return False
+    return True
 
 
 def lua_version(installation: Installation) -> str:

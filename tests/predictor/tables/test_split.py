@@ -8,13 +8,14 @@ from functools import partial
 import pytest
 
 from predictor.level.record import Record, decode, encode
-from predictor.table import folder_digest, for_inputs, part_for
+from predictor.application.surface import for_sizes
+from predictor.table import at, folder_digest, for_inputs, part_for
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import limit_reached
 from predictor.tables.settings import TableSettings
 from predictor.tables.split import Axis, choose
-from predictor.types import Verdict
+from predictor.types import SizeTerm, Verdict
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.submission import Said, Submission
@@ -332,3 +333,29 @@ def test_a_limit_that_ended_a_tenth_of_its_runs_is_noted(often, of):
     assert (made and (made.runs, made.often, made.of)) == (
         (0, often, of) if often == 3 and of <= 30 else None
     )
+
+
+def test_where_run_time_goes_by_inputs_a_changed_one_says_nothing():
+    recorded = table_of([replace(one_run(n, 600.0 / n), end_s=START) for n in (1, 2, 4, 8)])
+    term = SizeTerm("input bytes", 1.0, 0.1, reference=1e9, low=1e8, high=1e10)
+    by_inputs = replace(recorded, sizes=(term,))
+    assert for_inputs(by_inputs, "", recorded.last_s + 1) is by_inputs
+    other = replace(recorded, sizes=(replace(term, name="--steps"),))
+    assert for_inputs(other, "", recorded.last_s + 1).problems[0].name == "new_input"
+
+
+@pytest.mark.parametrize("level", [KeyLevel.LINE, KeyLevel.SCRIPT, KeyLevel.TAG, KeyLevel.NAME])
+def test_runs_that_differ_in_their_inputs_alone_are_predicted_by_size(level):
+    """The same command each time, whose file is another: only its size tells them apart."""
+    given = [
+        replace(
+            submitted(row(i, 1, 30.0 + 60.0 * giga), "sbatch run.sh in.dat"),
+            inputs=f"1Kdat={giga * 2**30}",
+        )
+        for i, giga in enumerate([1, 4, 9, 2, 16, 1, 7, 3, 12, 5, 2, 8])
+    ]
+    whole = tables_of(IdentityRuns(level, "key", given, 2e6), TableSettings())[0].table
+    assert [term.name for term in whole.sizes] == ["input bytes"]
+    for giga in (1.5, 10):
+        at_size = for_sizes(whole, {"input bytes": giga * 2**30})
+        assert at(at_size, 1).time_s == pytest.approx(30 + 60 * giga, rel=0.1)

@@ -110,6 +110,19 @@ def test_no_lua_of_the_current_folder_runs(installation, tmp_path, monkeypatch):
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize("looks", ["yes", "no"])
+def test_sizes_of_input_files_take_luaposix(installation, tmp_path, looks):
+    lua = tmp_path / "lua5.1"
+    lua.write_text('#!/bin/sh\ncase "$*" in *posix*) exit 1;; esac\n')
+    lua.chmod(0o755)
+    (tmp_path / "nimo_hook.conf").write_text(f"look_at_inputs = {looks}\n")
+    conf = f"SLURM_CONF = {tmp_path}/slurm.conf"
+    (tmp_path / "scontrol").write_text(f"#!/bin/sh\necho '{conf}'\n")
+    first, *rest = hooks_checks.modules(installation)
+    assert (first.state is FindingState.WARNING) is (looks == "yes")
+    assert ("lua-posix" in first.fix) is bool(rest) is (looks == "yes")
+
+
 ON = Config(time_limit=TimeLimit(soft=SoftUse.ON))
 
 
