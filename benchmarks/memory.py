@@ -1,7 +1,7 @@
 """Memory of the next task of a workflow, walked in time through the product.
 
-The tasks of a Nextflow trace are one user's jobs, each with the bytes that it read as its size
-(``nimo:size=``).  They are stored as a source would have them, a minute apart in the order of their
+The tasks of a Nextflow trace are one user's jobs, each with the bytes that it read as those of its
+input files (``--tags``: as ``nimo:size=``).  They are stored as a source would have them, a minute apart in the order of their
 ends.  Each task gets what NIMO advises from those before it, and otherwise what it asked for.  A
 process is fitted anew when its runs have grown by a tenth.
 
@@ -20,7 +20,7 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from predictor.tables.settings import TableSettings
 from predictor.types import PredictionTable
 from sacct_ingest.job_run import JobRun
 from sacct_ingest.records import JobState, KeyLevel
+from sacct_ingest.runs.input_sizes import sizes_of, to_text
 from sacct_ingest.store import RunRow, Store
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
@@ -104,15 +105,14 @@ def main() -> None:
     """Walk each trace by each rule, and print."""
     parser = _bench.options(str(__doc__))
     parser.add_argument("--data", type=Path, nargs="*", default=[], metavar="FILE")
-    parser.add_argument(
-        "--without-sizes", action="store_true", help="leave sizes out of the tags of tasks"
-    )
+    parser.add_argument("--without-sizes", action="store_true", help="leave sizes out")
+    parser.add_argument("--tags", action="store_true", help="give sizes in the tags of tasks")
     args = parser.parse_args()
     traces = {path.name.split(".")[0]: trace(path) for path in args.data}
     traces = traces or {"made up": made_up(60 if args.quick else 300)}
     table, sums = [], defaultdict[str, list[Score]](list)
     for name, tasks in traces.items():
-        for rule, score in scores(tasks, sizes=not args.without_sizes).items():
+        for rule, score in scores(tasks, sizes=not args.without_sizes, tags=args.tags).items():
             table.append(score.row(name, rule))
             sums[rule].append(score)
     if len(traces) > 1:
@@ -182,10 +182,10 @@ def made_up(count: int) -> list[Task]:
     return tasks
 
 
-def scores(tasks: Sequence[Task], *, sizes: bool) -> dict[str, Score]:
+def scores(tasks: Sequence[Task], *, sizes: bool, tags: bool = False) -> dict[str, Score]:
     """Give what came of each rule."""
     made: dict[str, Score] = defaultdict(Score)
-    nimo = Nimo(tasks, sizes=sizes)
+    nimo = Nimo(tasks, sizes=sizes, tags=tags)
     earlier = defaultdict[str, list[Task]](list)
     for number, task in enumerate(tasks):
         past = earlier[task.process]
@@ -227,12 +227,15 @@ PEERS: dict[str, Rule] = {
 class Nimo:
     """The product: what it ingests, fits and advises."""
 
-    def __init__(self, tasks: Sequence[Task], *, sizes: bool) -> None:
-        self._tasks, self._sizes = tasks, sizes
+    def __init__(self, tasks: Sequence[Task], *, sizes: bool, tags: bool) -> None:
+        self._tasks = tasks
+        self._tags, self._inputs = sizes and tags, sizes and not tags
         with Store.open("sqlite://") as store:
             store.runs.add(self._run(number) for number in range(len(tasks)))
             rows = {row.job_id: row for row in store.runs.started()}
-        self._rows = [rows[number + 1] for number in range(len(tasks))]
+        self._rows = [
+            replace(rows[number + 1], inputs=self._sizes(task)) for number, task in enumerate(tasks)
+        ]
         self._places = defaultdict[tuple[KeyLevel, str], list[int]](list)
         for number, row in enumerate(self._rows):
             for name in _keys(row):
@@ -241,7 +244,11 @@ class Nimo:
         self._service = DecisionService(Config(), new_id=str)
 
     def _comment(self, task: Task) -> str:
-        return f"nimo:size={task.read:.0f}" if self._sizes and task.read >= 1 else ""
+        return f"nimo:size={task.read:.0f}" if self._tags and task.read >= 1 else ""
+
+    def _sizes(self, task: Task) -> str:
+        """Give the sizes of a task's input files, as a client would send them."""
+        return to_text(sizes_of([("", 1, round(task.read))])) if self._inputs else ""
 
     def _run(self, number: int) -> JobRun:
         task = self._tasks[number]
@@ -279,6 +286,7 @@ class Nimo:
             user_name="ann",
             name=_name(task),
             comment=self._comment(task),
+            inputs=self._sizes(task),
             argv=[".command.run"],
             script="#!/bin/bash\nbash .command.sh\n",
             min_nodes=1,

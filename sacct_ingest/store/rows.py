@@ -149,7 +149,9 @@ class RunRow:
     @property
     def numbers(self) -> dict[str, float]:
         """Its attributes that may be sizes of the problem, as numbers; all are above zero."""
-        numbers = self.submission.said.numbers | numbers_in(self.inputs)
+        numbers = self.submission.said.numbers
+        if self.inputs:
+            numbers = numbers | numbers_in(self.inputs)
         return numbers | {ARRAY_INDEX: self.array_task_id} if self.array_task_id else numbers
 
     @property

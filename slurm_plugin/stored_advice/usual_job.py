@@ -40,7 +40,7 @@ class UsualJob(NamedTuple):
             options["comment"] = f"nimo:{','.join(words)}"
         submitter = Submitter(run.user, None, run.work_dir)
         fields = job_fields(CommandLine("sbatch", options), _SCRIPT, submitter, now_s=0.0)
-        return fields | {"name": run.name}
+        return fields | {"name": run.name, "inputs": run.inputs or ""}
 
 
 def usual_job(table: PredictionTable, runs: Sequence[RunRow]) -> UsualJob | None:

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from predictor.level.record import Record, decode, encode
 from predictor.application.surface import for_sizes
+from predictor.level.record import Record, decode, encode
 from predictor.table import at, folder_digest, for_inputs, part_for
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
