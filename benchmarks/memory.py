@@ -1,9 +1,9 @@
 """Memory of the next task of a workflow, walked in time through the product.
 
 The tasks of a Nextflow trace are one user's jobs, each with the bytes that it read as those of its
-input files (``--tags``: as ``nimo:size=``).  They are stored as a source would have them, a minute apart in the order of their
-ends.  Each task gets what NIMO advises from those before it, and otherwise what it asked for.  A
-process is fitted anew when its runs have grown by a tenth.
+input files (``--tags``: as ``nimo:size=``).  They are stored as a source would have them, a minute
+apart in the order of their ends.  Each task gets what NIMO advises from those before it, and
+otherwise what it asked for.  A process is fitted anew when its runs have grown by a tenth.
 
 Wasted are the GB h that a task had and did not need.  One that is given too little wastes all that
 it had, and what it asked for and did not need when it runs again.  It is taken to fail at its end.

@@ -33,12 +33,15 @@ from predictor.types import Change, Part, PredictionTable, problem
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.attributes import LONGEST, describe
 from sacct_ingest.runs.evidence import ran_short
+from sacct_ingest.runs.input_sizes import numbers_in
 from sacct_ingest.runs.layout import ANY, Layout, Unit, layouts_of_run, second_sizes
 from sacct_ingest.runs.submission import MEMORY
 from sacct_ingest.store.rows import RunRow
 
 #: Parts with tables of their own, at most.
 MOST = 32
+#: Runs of which sizes of inputs are known, from which on others may be left out for them.
+_KNOWN = 10
 #: Before the names of numbers that run times go by, among the attributes of a record.
 _SIZED = "size: "
 
@@ -79,6 +82,9 @@ def tables_of(
     before = (records or {}).get(identity.key, Record())
     finished = ended_runs(rows)
     axis, family = _axis_and_family(level, finished, before, by_model=by_model)
+    if family is None and not by_model:
+        rows, axis, family = _of_known_inputs(level, rows, axis, before)
+        finished = ended_runs(rows)
     if family is not None:
         rows = _as_references(family, axis, rows, finished)
         finished = ended_runs(rows)
@@ -204,6 +210,24 @@ def _family(
     believed = split.predicted(last, split_by)
     runs = [sample_of(row, size=size, split_by=split_by) for row, (_, size) in last]
     return sizes.choose(runs, believed, [*named, *split_by])
+
+
+def _of_known_inputs(
+    level: KeyLevel, rows: Sequence[RunRow], axis: Axis, before: Record
+) -> tuple[Sequence[RunRow], Axis, Family | None]:
+    """Give the runs of which sizes of inputs are known, and how run time goes by these.
+
+    Of others nothing is known of what it goes by: those from before anybody looked, and those of
+    which a client looked too late.  Where it does not go by sizes of inputs all runs stay.
+    """
+    known = [row for row in rows if row.inputs]
+    if not _KNOWN <= len(known) < len(rows):
+        return rows, axis, None
+    own, family = _axis_and_family(level, ended_runs(known), before, by_model=False)
+    inputs = {name for row in known for name in numbers_in(row.inputs)}
+    if not inputs & _names_of(family):
+        return rows, axis, None
+    return known, own, family
 
 
 def _numbered(row: RunRow) -> bool:

@@ -187,7 +187,10 @@ local function words_after_script(options)
   return words
 end
 
-local function text(value) return type(value) == "string" and value or "" end
+-- What Slurm says of options that are not set.
+local UNSET = { unset = true, ["(null)"] = true, ["invalid-context"] = true, Unknown = true }
+
+local function text(value) return type(value) == "string" and not UNSET[value] and value or "" end
 
 -- Whether the user, or the place where the command runs, wants nothing looked at.  Inside a job a
 -- child that hangs would keep its node from being cleaned up.

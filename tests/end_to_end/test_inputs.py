@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -74,6 +75,26 @@ def test_a_new_size_gets_a_time_of_its_own(sized):
     assert seen == [f"1Kdat={size}" for size in (*SIZES, *SIZES)]
     assert 15 <= advised_s(site, site.program, a_file(site, NEW)) <= 21
     assert advised_s(site, site.program, a_file(site, 50_000)) <= 5
+
+
+def test_what_sbatch_names_is_seen_in_each_way(sized):
+    """By its standard input, by --wrap, by a here-document; and nothing where nothing is named."""
+    site = sized
+    path = a_file(site, 30_000)
+    plain = "#!/bin/sh\n#SBATCH -N1 -n1 -t5\n"
+    quiet = site.write_script("quiet.sh", f"{plain}true\n")
+    document = site.write_script("document.sh", f"{plain}cat <<END\nfile = '{path.name}'\nEND\n")
+    held = ("-H", "-N1", "-n1", "-t5")
+    for argv, inputs in {
+        (*held, "-i", path, quiet): "1Kdat=30000",
+        (*held, "--wrap", f"wc -c < {path}"): "1Kdat=30000",
+        (*held, document): "1Kdat=30000",
+        (*held, quiet): "",
+    }.items():
+        since = time.time()
+        site.cluster.sbatch(*argv)
+        assert site.decision(since_s=since).inputs == inputs, argv
+    site.empty_queue()
 
 
 def test_one_command_line_goes_by_what_its_input_is(sized):

@@ -344,18 +344,50 @@ def test_where_run_time_goes_by_inputs_a_changed_one_says_nothing():
     assert for_inputs(other, "", recorded.last_s + 1).problems[0].name == "new_input"
 
 
+def of_inputs(gigas, first=0, *, time_s=lambda giga: 30 + 60 * giga, known=True):
+    """The same command each time, whose file is another: only its size tells runs apart."""
+    return [
+        replace(
+            submitted(row(first + i, 1, float(time_s(giga))), "sbatch run.sh in.dat"),
+            inputs=f"1Kdat={giga * 2**30}" if known else None,
+        )
+        for i, giga in enumerate(gigas)
+    ]
+
+
+GIGAS = (1, 4, 9, 2, 16, 1, 7, 3, 12, 5, 2, 8)
+
+
+def table_of_inputs(given, level=KeyLevel.LINE):
+    return tables_of(IdentityRuns(level, "key", given, 2e6), TableSettings())[0].table
+
+
+def at_size(table, giga):
+    return at(for_sizes(table, {"input bytes": giga * 2**30}), 1).time_s
+
+
 @pytest.mark.parametrize("level", [KeyLevel.LINE, KeyLevel.SCRIPT, KeyLevel.TAG, KeyLevel.NAME])
 def test_runs_that_differ_in_their_inputs_alone_are_predicted_by_size(level):
-    """The same command each time, whose file is another: only its size tells them apart."""
-    given = [
-        replace(
-            submitted(row(i, 1, 30.0 + 60.0 * giga), "sbatch run.sh in.dat"),
-            inputs=f"1Kdat={giga * 2**30}",
-        )
-        for i, giga in enumerate([1, 4, 9, 2, 16, 1, 7, 3, 12, 5, 2, 8])
-    ]
-    whole = tables_of(IdentityRuns(level, "key", given, 2e6), TableSettings())[0].table
-    assert [term.name for term in whole.sizes] == ["input bytes"]
+    table = table_of_inputs(of_inputs(GIGAS), level)
+    assert [term.name for term in table.sizes] == ["input bytes"]
     for giga in (1.5, 10):
-        at_size = for_sizes(whole, {"input bytes": giga * 2**30})
-        assert at(at_size, 1).time_s == pytest.approx(30 + 60 * giga, rel=0.1)
+        assert at_size(table, giga) == pytest.approx(30 + 60 * giga, rel=0.1)
+
+
+def test_runs_of_which_nobody_saw_the_inputs_say_nothing_beside_those():
+    before = of_inputs(GIGAS * 5, known=False)
+    seen = of_inputs(GIGAS, first=60)
+    late = of_inputs((6, 11, 3, 8), first=72, known=False)
+    table = table_of_inputs([*before, *seen, *late])
+    assert [term.name for term in table.sizes] == ["input bytes"]
+    assert table.runs == len(seen)
+    assert at_size(table, 10) == pytest.approx(630, rel=0.1)
+
+
+def test_where_inputs_explain_nothing_all_runs_stay():
+    rng = random.Random(3)
+    before = of_inputs(GIGAS * 5, time_s=lambda _: 300 * rng.lognormvariate(0, 0.2), known=False)
+    seen = of_inputs(GIGAS, first=60, time_s=lambda _: 300 * rng.lognormvariate(0, 0.2))
+    table = table_of_inputs([*before, *seen])
+    assert not table.sizes
+    assert table.runs == 72
