@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from sacct_ingest.files.looked_at import Named, Seen, looked_at
 from sacct_ingest.runs.input_sizes import sizes_of, to_text
 from sacct_ingest.scripts.input_words import input_words
-from sacct_ingest.scripts.job_script import CommandLine
+from sacct_ingest.scripts.job_script import CommandLine, checked_options
 from sacct_ingest.scripts.signature import comment_of, parsed_line
 from sacct_ingest.store.inputs import NotLookedAt
 from sacct_ingest.text.tag import parse_tag
@@ -39,6 +39,7 @@ class Looked(NamedTuple):
     changed: int = 0  #: something was changed since, or is gone
     without: int = 0  #: they name no files that are there
     unanswered: int = 0  #: a file system did not answer in time, and the rest was left
+    skipped: int = 0  #: names, not runs: what is unreadable or no plain file, folders too large
 
     def plus(self, other: "Looked") -> "Looked":
         """Give the sums of both."""
@@ -73,7 +74,7 @@ def look_at_inputs(
 
 def _look_at(store: "Store", rows: Sequence[NotLookedAt], wait_s: float) -> Looked:
     texts: dict[int, str] = {}
-    changed = unanswered = 0
+    changed = unanswered = skipped = 0
     read = [_Submitted.of(row) for row in rows]
     named = [Named(one.paths, _begun_s(one.row)) for one in read]
     answers = looked_at(named, first_s=wait_s, each_s=wait_s)
@@ -83,10 +84,11 @@ def _look_at(store: "Store", rows: Sequence[NotLookedAt], wait_s: float) -> Look
             break
         text = _text_of(row, one, seen)
         changed += text is None
+        skipped += seen.skipped
         texts[row.run_id] = text or ""
     store.inputs.keep(texts)
     sized = sum(map(bool, texts.values()))
-    return Looked(sized, changed, len(texts) - sized - changed, unanswered)
+    return Looked(sized, changed, len(texts) - sized - changed, unanswered, skipped)
 
 
 class _Submitted(NamedTuple):
@@ -107,8 +109,9 @@ class _Submitted(NamedTuple):
 
     def paths(self) -> Sequence[str]:
         """Give the paths that it names; they begin with `typed`.  It reads the script."""
-        options, row = self.line.options, self.row
-        text = options.get("wrap") or _script_of(row, self.line.script)
+        row, wrap = self.row, self.line.options.get("wrap")
+        text = wrap or _script_of(row, self.line.script)
+        options = self.line.options if wrap else {**checked_options(text)[0], **self.line.options}
         variables = {name: os.environ[name] for name in _LASTING if name in os.environ}
         if row.array_task_id is not None:
             variables["SLURM_ARRAY_TASK_ID"] = str(row.array_task_id)

@@ -191,6 +191,11 @@ def describe_inputs(looked: Looked) -> str:
         parts.append(f"of {looked.changed} something was changed or is gone")
     if looked.without:
         parts.append(f"{looked.without} name no files that were there before")
+    if looked.skipped:
+        parts.append(
+            f"{count(looked.skipped, 'name')} skipped: unreadable, no plain file, or a folder too "
+            "large"
+        )
     if looked.unanswered:
         parts.append(f"{looked.unanswered} left: a file system does not answer")
     return f"sizes of input files: {'; '.join(parts)}"

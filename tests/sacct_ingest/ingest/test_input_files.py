@@ -115,7 +115,7 @@ def test_names_that_are_no_names_do_no_harm(store, tmp_path):
     (tmp_path / "loop.dat").symlink_to("loop.dat")
     lines = ["sbatch job.sh fifo.dat loop.dat", f"sbatch {'x' * 5000} {'y' * 5000}.dat", "", "\0"]
     store.runs.add([of_job(n, tmp_path, line) for n, line in enumerate(lines)])
-    assert look_at_inputs(store, "ada") == Looked(without=4)
+    assert look_at_inputs(store, "ada") == Looked(without=4, skipped=2)
 
 
 def test_what_the_client_saw_at_the_submission_goes_first(store, tmp_path):
