@@ -99,8 +99,8 @@ test-releases: ## all tests with a cluster on every release of Slurm that there 
 	    $(AGAIN) --verdict || failed="$$failed $$slurm"; \
 	done; test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
-demo: $(VENV)/.runtime ## the main job on generated history: no Slurm, no root
-	$(BIN)/nimo demo --directory .demo
+demo: $(VENV)/.runtime ## NIMO on a simulated cluster: no Slurm, no root (DEMO=--all: every step)
+	$(BIN)/nimo demo --directory .demo $(DEMO)
 
 bench: $(VENV)/.developer ## the quick benchmarks, each beside its peers
 	mkdir -p $(QUICK_JSON)
@@ -171,4 +171,5 @@ test-release: ## what `make release` built: checksums, deb, RPM, wheel and nimo.
 	  tests/slurm_plugin/cli/test_local_on_cluster.py
 
 clean: ## remove everything that the commands above made, but for .venv
+	test ! -e .demo/nimod.pid || $(BIN)/nimo demo --stop --directory .demo
 	rm -rf build dist .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -26,7 +26,8 @@ import _bench
 from slurm_plugin.cli.nimo import COMMANDS
 from slurm_plugin.demo.history import applications
 from slurm_plugin.demo.sandbox import HISTORY, DemoSite, prepare
-from slurm_plugin.demo.tour import plan, submit
+from slurm_plugin.demo.submissions import submit
+from slurm_plugin.demo.tour import plan
 from slurm_plugin.nimod import client
 from slurm_plugin.slurm.job_request import user_name
 

@@ -1,10 +1,16 @@
 """The folder of the demo: history, configuration, job scripts, stand-ins for Slurm's commands."""
 
+import hashlib
+import os
+import shlex
+import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from sacct_ingest.errors import NimoError, system_errors
 from sacct_ingest.records import StepRun
 from slurm_plugin.demo import history
 from slurm_plugin.demo.history import MadeJob
@@ -13,6 +19,7 @@ from slurm_plugin.slurm.sources import SEPARATOR, line
 from slurm_plugin.text.formatting import duration
 
 _HOUR_S = 3600
+_LONGEST_SOCKET = 108  #: bytes of a socket's path, with the zero at the end
 #: Running jobs: nodes, and hours until their limit.
 RUNNING = ((6, 13), (2, 20))
 #: Waiting jobs: the nodes they ask for, and hours of their limits.
@@ -29,15 +36,38 @@ def write_stand_ins(
     """Write the stand-ins as commands into ``folder``; ``waiting`` are the jobs in the queue."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {"squeue": squeue(int(now_s), waiting), "sinfo": sinfo(), "scontrol": partitions()}
+    for name in ("sbatch", "sacct"):
+        _write_command(folder / name, _acting(folder, name))
+    _write_command(folder / "systemctl", _systemctl(folder))
     for name, text in texts.items():
-        command = folder / name
-        settings = f"[ \"$*\" != 'show config' ] || {{ echo '{_SETTINGS}'; exit; }}\n"
+        settings = (
+            f"[ \"$*\" != 'show config' ] || {{ echo '{_SETTINGS}'; exit; }}\n"
+            f"[ \"$1 $2\" != 'show job' ] || {_acting(folder, name)}"
+        )
         first = settings if name == "scontrol" else ""
         # What follows the last colon is the separator that squeue is asked for.
         separator = "${SQUEUE_FORMAT2##*:}"
         shown = f'sed "s/{SEPARATOR}/{separator}/g"' if name == "squeue" else "cat"
-        command.write_text(f"#!/bin/sh\n{first}{shown} <<'END'\n{text}END\n")
-        command.chmod(0o755)
+        _write_command(folder / name, f"{first}{shown} <<'END'\n{text}END\n")
+
+
+def _write_command(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}")
+    path.chmod(0o755)
+
+
+def _acting(folder: Path, name: str) -> str:
+    """Line of a shell that hands over to `slurm_plugin.demo.commands`."""
+    code = "import sys; from slurm_plugin.demo.commands import main; "
+    code += "sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))"
+    words = [sys.executable, "-c", code, name, str(folder.parent)]
+    return f'exec {shlex.join(words)} "$@"\n'
+
+
+def _systemctl(folder: Path) -> str:
+    """Lines of a shell: nimod of the demo reads its settings anew, all else is there already."""
+    pid = shlex.quote(str(folder.parent / "nimod.pid"))
+    return f'[ "$1" != reload ] || kill -HUP "$(cat {pid})"\n'
 
 
 def squeue(now_s: int, waiting: Sequence[tuple[int, int]] = WAITING) -> str:
@@ -177,6 +207,35 @@ class DemoSite:
     folder: Path
     socket: Path
 
+    @classmethod
+    def of(cls, folder: Path) -> "DemoSite":
+        """Site of a folder, whose socket has a path that is short enough for one (unix(7))."""
+        socket = folder / "nimod.sock"
+        if len(os.fsencode(socket)) >= _LONGEST_SOCKET:
+            digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+            short = Path(tempfile.gettempdir(), f"nimo-demo-{os.getuid()}-{digest}")
+            with system_errors(NimoError, short):
+                short.mkdir(mode=0o700, exist_ok=True)
+                if short.is_symlink() or short.stat().st_uid != os.getuid():
+                    raise NimoError(f"{short}: another user's; choose a shorter --directory")
+            socket = short / "nimod.sock"
+        return cls(folder, socket)
+
+    @property
+    def pid(self) -> Path:
+        """File with the process number of the nimod that is left running."""
+        return self.folder / "nimod.pid"
+
+    @property
+    def log(self) -> Path:
+        """What that nimod says."""
+        return self.folder / "nimod.log"
+
+    @property
+    def environment(self) -> Path:
+        """File for a shell to read: with it the tutorials' commands are about this cluster."""
+        return self.folder / "env"
+
     @property
     def config(self) -> Path:
         """The configuration."""
@@ -207,8 +266,16 @@ def prepare(site: DemoSite, *, user: str, now_s: float, rng: Random) -> list[Mad
     site.config.write_text(
         f"cluster: {history.CLUSTER}\nstore: sqlite:///{site.store}\nsocket: {site.socket}\n"
         'mode: enforce\nopt_in: {proven: "on"}\nsnapshot: {source: text, interval_s: 0.5}\n'
+        "ingest: {window_days: 90}\n"
     )
     write_stand_ins(site.stand_ins, now_s=now_s)
+    programs = Path(sys.executable).parent
+    site.environment.write_text(
+        f"export NIMO_CONFIG={shlex.quote(str(site.config))}\n"
+        f"export SLURM_CONF_DIR={shlex.quote(str(site.folder / 'slurm'))}\n"
+        f"export PATH={shlex.quote(f'{site.stand_ins}:{programs}')}:$PATH\n"
+    )
+    (site.folder / "slurm").mkdir(exist_ok=True)
     for application in (*demo_applications, history.newcomer(user)):
         if application.script:
             (site.folder / application.argv[0]).write_text(job_script(application))

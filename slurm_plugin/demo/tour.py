@@ -8,129 +8,25 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import TextIO
 
-from predictor.waits.easy import Engine, JobShape
 from sacct_ingest.errors import NimoError
 from slurm_plugin.decision.explore import UNLISTED_S
 from slurm_plugin.demo import history
 from slurm_plugin.demo import sandbox as sites
-from slurm_plugin.demo.sandbox import RUNNING, DemoSite, job_script
+from slurm_plugin.demo.nimod_process import MODULES, PATIENCE_S, reload, start, stop
+from slurm_plugin.demo.sandbox import DemoSite
+from slurm_plugin.demo.submissions import DemoSubmission, run, submit
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.protocol.request_messages import Ask, Job
 from slurm_plugin.text.formatting import table
-
-_TIMEOUT_S = 5.0
-#: Shares of their limits that the other jobs take, from and to.
-_USED = 0.3, 0.9
-#: The scheduler itself takes so long.
-_STARTING_S = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoSubmission:
-    """One made-up sbatch: the application, the requested nodes, and other options."""
-
-    application: history.Application
-    nodes: str = ""  #: instead of the script's own
-    array: str = ""
-    deadline: str = ""
-    place: str = ""  #: directory that it is submitted from; empty: the user's own
-
-    def job(self, uid: int) -> Job:
-        """Make the fields that job_submit.lua reads of the job."""
-        return Job(
-            user_id=uid,
-            user_name=self.application.user,
-            name=self.application.name,
-            account=self.application.account,
-            partition=self.application.partition,
-            min_nodes=self.low,
-            max_nodes=self.high,
-            ntasks_per_node=history.CORES,
-            time_limit=self.application.script_min,
-            array_inx=self.array,
-            deadline=self.deadline,
-            work_dir=self.work_dir,
-            comment=self.application.comment,
-            argv=self.application.argv,
-            script=job_script(self.application),
-        )
-
-    @property
-    def work_dir(self) -> str:
-        """Directory that it is submitted from."""
-        return self.place or f"/scratch/{self.application.user}"
-
-    @property
-    def range(self) -> str:
-        """Requested node counts, ``2-16`` or ``4``."""
-        return self.nodes or self.application.script_nodes
-
-    @property
-    def low(self) -> int:
-        """Fewest nodes requested."""
-        return int(self.range.partition("-")[0])
-
-    @property
-    def high(self) -> int:
-        """Most nodes requested: Slurm gives them where they are free."""
-        return int(self.range.rpartition("-")[2])
-
-    @property
-    def line(self) -> str:
-        """Command line of sbatch."""
-        options = (("-N ", self.nodes), ("--array=", self.array), ("--deadline=", self.deadline))
-        arguments = [name + value for name, value in options if value]
-        return " ".join(["sbatch", *arguments, self.application.command])
-
-
-def submit(socket: Path, job: Job) -> Answer:
-    """Ask nimod about a job as the hook does.
-
-    Raises slurm_plugin.nimod.client.Unreachable: nimod does not answer.
-    """
-    return client.exchange(socket, Ask(op="decide", via="job_submit", job=job), Answer, _TIMEOUT_S)
-
-
-def run(
-    submission: DemoSubmission, answer: Answer, *, job_id: int, submit_s: int, uid: int, rng: Random
-) -> history.MadeJob:
-    """Run a job beside those of the made-up cluster, and return its accounting.
-
-    EASY backfilling starts it, on the node count that it was given.
-    """
-    change = answer.set
-    nodes = (change.min_nodes if change else None) or submission.high
-    own = submission.application
-    arrival = history.Arrival(submit_s, replace(own, trouble=0.0, limit_min=own.script_min), nodes)
-    done = history.start_run(arrival, job_id=job_id, uid=uid, free_s=[0] * history.NODES, rng=rng)
-    shapes = [
-        JobShape(count, 3600.0 * hours, 3600.0 * (hours * rng.uniform(*_USED)))
-        for count, hours in RUNNING
-    ]
-    shapes.append(JobShape(nodes, 60.0 * submission.application.script_min, done.elapsed_s))
-    schedule = Engine(history.NODES).run([0.0] * len(shapes), lambda job, _: shapes[job])
-    start_s = submit_s + round(schedule.start_s[-1]) + _STARTING_S
-    return replace(
-        done,
-        start_s=start_s,
-        end_s=start_s + round(done.elapsed_s),
-        admin_comment=answer.admin_comment,
-        submit_line=submission.line,
-        work_dir=submission.work_dir,
-    )
-
-
-_PATIENCE_S = 60.0
-_MODULES = {"nimo": "slurm_plugin.cli.nimo", "nimo-advise": "slurm_plugin.cli.advise"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +35,7 @@ class Narrator:
 
     site: DemoSite
     out: TextIO
+    every: bool = False  #: show every step
 
     def say(self, text: str) -> None:
         """Print a paragraph."""
@@ -151,51 +48,45 @@ class Narrator:
         """
         self.say(f"$ {shlex.join(command)}")
         done = subprocess.run(
-            _argv(command), cwd=self.site.folder, env=self._env(), stdout=self.out, check=False
+            _argv(command),
+            cwd=self.site.folder,
+            env=self.environment(),
+            stdout=self.out,
+            check=False,
         )
         if done.returncode not in statuses:
             raise NimoError(f"{shlex.join(command)} ended with status {done.returncode}")
         if done.returncode:
             self.say(f"(exit status {done.returncode})")
 
+    def head(self, lines: int, *command: str) -> None:
+        """Print a command and the first lines of its output."""
+        self.say(f"$ {shlex.join(command)} | head -{lines}")
+        done = subprocess.run(
+            _argv(command),
+            cwd=self.site.folder,
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        shown = "\n".join(done.stdout.splitlines()[:lines])
+        print(shown.rstrip(), file=self.out, flush=True)
+
     def quietly(self, *lines: str) -> None:
         """Run commands of nimo, in one process, and show nothing of them.
 
         Raises NimoError: one of them failed.
         """
-        code = f"import sys; from {_MODULES['nimo']} import main; "
+        code = f"import sys; from {MODULES['nimo']} import main; "
         code += "sys.exit(any(main(one.split()) for one in sys.argv[1:]))"
         argv, quiet = [sys.executable, "-c", code, *lines], subprocess.DEVNULL
-        if subprocess.call(argv, cwd=self.site.folder, env=self._env(), stdout=quiet):
+        if subprocess.call(argv, cwd=self.site.folder, env=self.environment(), stdout=quiet):
             raise NimoError(f"{', '.join(lines)}: failed")
-
-    @contextmanager
-    def background(self, *command: str) -> Iterator[None]:
-        """Print a command and keep it running for as long as the block lasts."""
-        self.say(f"$ {shlex.join(command)} &")
-        process = subprocess.Popen(_argv(command), cwd=self.site.folder, env=self._env())
-        try:
-            self._await_nimod(process)
-            yield
-        finally:
-            process.terminate()
-            process.wait(timeout=_PATIENCE_S)
-
-    def _await_nimod(self, process: "subprocess.Popen[bytes]") -> None:
-        """Wait until nimod has read the tables and the state of the cluster."""
-        end_s = time.monotonic() + _PATIENCE_S
-        while True:
-            with suppress(client.Unreachable):
-                status = client.status(self.site.socket, timeout_s=1.0)
-                if status.loaded_s is not None and status.snapshot_age_s is not None:
-                    return
-            if process.poll() is not None or time.monotonic() > end_s:
-                raise NimoError("nimod did not start: see what it says above")
-            time.sleep(0.05)
 
     def await_view(self, since_s: float, later_s: float = 0.5) -> None:
         """Wait until nimod looked at the cluster so much later and wrote its decisions."""
-        end_s = time.monotonic() + _PATIENCE_S
+        end_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < end_s:
             now = client.status(self.site.socket, timeout_s=5.0)
             seen = now.snapshot_age_s is not None and time.time() - now.snapshot_age_s
@@ -204,17 +95,8 @@ class Narrator:
             time.sleep(0.1)
         raise NimoError("nimod does not look at the cluster any more: see what it says above")
 
-    def reload(self) -> None:
-        """Have nimod read the tables that were fitted, and wait until it has."""
-        since_s, end_s = time.time(), time.monotonic() + _PATIENCE_S
-        now = client.status(self.site.socket, reload=True, timeout_s=5.0)
-        while (now.loaded_s or 0.0) <= since_s:
-            if time.monotonic() > end_s:
-                raise NimoError("nimod does not read the tables: see what it says above")
-            time.sleep(0.05)
-            now = client.status(self.site.socket, timeout_s=5.0)
-
-    def _env(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Variables of the commands that run in the demo's folder."""
         return os.environ | {
             "NIMO_CONFIG": str(self.site.config),
             "PATH": f"{self.site.stand_ins}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -222,56 +104,49 @@ class Narrator:
 
 
 def _argv(command: Sequence[str]) -> list[str]:
-    call = f"import sys; from {_MODULES[command[0]]} import main; sys.exit(main())"
+    call = f"import sys; from {MODULES[command[0]]} import main; sys.exit(main())"
     return [sys.executable, "-c", call, *command[1:]]
 
 
 _AFTER = "sacct-after.txt"
+#: What a report begins with: in four sentences all that follows.
+_REPORT_LINES = 8
 _WORDS = {reason.value: reason.text for reason in Reason}
 _FIRST_ID = 900_000  #: job ids of the demo's own submissions
 
 _BEGINNING = """\
-NIMO for Slurm, shown on a simulated cluster of 32 nodes: no Slurm runs here.
-The demo generates two months of accounting ({folder}/sacct.txt), the answers of squeue, sinfo and
-scontrol ({folder}/bin), and later the runs of submitted jobs.  Everything else is the real product:
-the commands below, the store, the fits, nimod and its socket."""
-_INGEST = (
-    "1. Read the history.  Here it is a saved file; on a cluster 'nimo ingest' runs sacct itself."
-)
-_FIT = """\
-2. Fit run time over node counts.  An application that users tag has two curves: one by its tag, one
-   by its command line."""
-_PREDICT = "3. Show the prediction for one application."
-_SERVE = "4. nimod holds the tables in memory and answers the hooks and nimo-advise."
-_ADVISE = "5. A user asks before submitting.  This application has many runs:"
+NIMO for Slurm on a simulated cluster of 32 nodes.  Made up: two months of accounting
+({folder}/sacct.txt), Slurm's commands ({folder}/bin), and how jobs run."""
+_INGEST = "1. Read the history.  On a cluster 'nimo ingest' asks sacct for it."
+_FIT = "2. Fit run time over node counts, for each application."
+_PREDICT = "   The prediction for one application:"
+_SERVE = "3. nimod has the tables in memory, and answers sbatch's hooks and nimo-advise."
+_ADVISE = "4. Ask before submitting.  What should this job ask for?"
 _DEADLINE = "   No node count meets this deadline.  The exit status says so to scripts:"
 _UNSURE = "   This application ran on two node counts only, which is enough for advice:"
 _SUBMIT = """\
-6. Submissions.  The demo sends nimod what job_submit.lua would send at each sbatch (mode: enforce,
-   as {folder}/nimo.yaml says; a site begins with 'observe').  They come one at a time, on days when
-   nobody waits.  Jobs of one count get a better one that their user completed (opt_in.proven)."""
-_OUTCOME = """\
-7. The jobs run (simulated, beside those that run, on the nodes that they were given).  The next
-   ingest reads their accounting and joins each outcome with its decision."""
-_REPORT = "8. Compare predictions and decisions with outcomes."
+5. Submit twelve jobs, on a quiet day.  NIMO may change jobs that leave the node count open, and
+   those whose user completed a better count (mode: enforce; a site begins with 'observe')."""
+_OUTCOME = "6. The jobs run.  The next ingest compares each with what was predicted."
+_REPORT = "7. What did it bring, and how far off were the predictions?"
 _LEARN = """\
-9. An application that never ran; its script asks for a range of nodes.  After each job the
+8. An application that never ran; its script asks for a range of nodes.  After each job the
    accounting is read and fitted again, as timers do at a site.  What sbatch prints:"""
 _LEARNT = "   After four submissions it is known what each count means:"
 _END = """\
-Next:
-  export NIMO_CONFIG={config}
-  export PATH={programs}:{stand_ins}:$PATH
-  nimo predict                  all applications with a prediction
-  nimo serve &                  then ask: nimo-advise {folder}/membrane.sh
-  make cluster                  the same with a real, throw-away Slurm
-  docs/tutorial-admin.md        first steps on your cluster: observe, read the report, enforce"""
+nimod goes on for eight hours ('nimo demo --stop --directory {folder}' ends it).  Try it, or the
+tutorials (docs/tutorial-user.md, docs/tutorial-admin.md), whose commands all work there:
+
+  . {environment}; cd {folder}
+  nimo-advise membrane.sh       what should it ask for?
+  sbatch heat.sh                four times: it learns a new application
+  nimo demo --all               every step of this tour; 'make cluster' has a real Slurm"""
 
 
 def tour(
     narrator: Narrator, *, user: str, uid: int, clock: Callable[[], float], rng: Random
 ) -> None:
-    """Show the main job from history to report.
+    """Show the main job from history to report, and leave nimod running.
 
     narrator: runs the commands and prints what they are for.
     user, uid: who submits the demo's jobs.
@@ -288,37 +163,52 @@ def tour(
     narrator.show("nimo", "ingest", sites.HISTORY)
     narrator.say(_FIT)
     narrator.show("nimo", "fit")
-    narrator.say(_PREDICT)
-    narrator.show("nimo", "predict", "wrf-d02")
-    narrator.say(_SERVE)
-    with narrator.background("nimo", "serve"):
-        narrator.say(_ADVISE)
-        narrator.show("nimo-advise", "wrf.sh", "d02")
+    if narrator.every:
+        narrator.say(_PREDICT)
+        narrator.show("nimo", "predict", "wrf-d02")
+    narrator.say(f"{_SERVE}\n\n$ nimo serve &")
+    start(site, narrator.environment())
+    try:
+        _with_nimod(narrator, user=user, uid=uid, clock=clock, rng=rng)
+    except BaseException:
+        stop(site)
+        raise
+    where = _shortest(site.environment)
+    narrator.say(_END.format(folder=folder, environment=f"./{where}" if where[0] != "/" else where))
+
+
+def _with_nimod(
+    narrator: Narrator, *, user: str, uid: int, clock: Callable[[], float], rng: Random
+) -> None:
+    site = narrator.site
+    narrator.say(_ADVISE)
+    narrator.show("nimo-advise", "wrf.sh", "d02")
+    if narrator.every:
         narrator.say(_DEADLINE)
         narrator.show("nimo-advise", "--deadline=now+15minutes", "wrf.sh", "d02", statuses=(4,))
         narrator.say(_UNSURE)
         narrator.show("nimo-advise", "capsid.sh")
     sites.write_stand_ins(site.stand_ins, now_s=clock(), waiting=())
-    narrator.say(_SUBMIT.format(folder=folder))
-    with narrator.background("nimo", "serve"):
-        planned, answers = _submit(narrator, user=user, uid=uid)
+    stop(site)  # which still counts on jobs that waited
+    start(site, narrator.environment())
+    narrator.say(_SUBMIT)
+    planned, answers = _submit(narrator, user=user, uid=uid)
     runs = [
         run(one, answer, job_id=_FIRST_ID + number, submit_s=int(clock()), uid=uid, rng=rng)
         for number, (one, answer) in enumerate(zip(planned, answers, strict=True))
     ]
     narrator.say(_OUTCOME)
-    sites.write_history(narrator.site, _AFTER, runs)
+    sites.write_history(site, _AFTER, runs)
     narrator.show("nimo", "ingest", _AFTER)
     narrator.say(_REPORT)
+    if not narrator.every:
+        narrator.head(_REPORT_LINES, "nimo", "report")
+        return
     narrator.show("nimo", "report")
     narrator.say(_LEARN)
-    with narrator.background("nimo", "serve"):
-        _learn(narrator, user=user, uid=uid, clock=clock, rng=rng)
-        narrator.say(_LEARNT)
-        narrator.show("nimo-advise", "heat.sh")
-    programs = Path(sys.executable).parent
-    where = {"config": site.config, "stand_ins": site.stand_ins, "programs": programs}
-    narrator.say(_END.format(folder=folder, **where))
+    _learn(narrator, user=user, uid=uid, clock=clock, rng=rng)
+    narrator.say(_LEARNT)
+    narrator.show("nimo-advise", "heat.sh")
 
 
 def plan(demo_applications: Sequence[history.Application]) -> list[DemoSubmission]:
@@ -337,16 +227,18 @@ def plan(demo_applications: Sequence[history.Application]) -> list[DemoSubmissio
 
 
 def answers_table(planned: Sequence[DemoSubmission], answers: Sequence[Answer]) -> str:
-    """Show the submissions with nimod's answers as a table."""
-    rows = [
-        [
+    """Show the submissions with nimod's answers as a table, those that are alike once."""
+    told = Counter(
+        (
             one.line,
             f"set --nodes={answer.set.min_nodes}" if answer.set else answer.action,
             _WORDS.get(answer.reason, answer.reason),
-        ]
+        )
         for one, answer in zip(planned, answers, strict=True)
-    ]
-    return table(["submitted", "nimod's answer", "because"], rows, left=frozenset({0, 1, 2}))
+    )
+    rows = [[str(number), *cells] for cells, number in told.items()]
+    titles = ["jobs", "submitted", "nimod's answer", "because"]
+    return table(titles, rows, left=frozenset({1, 2, 3}))
 
 
 def _submit(
@@ -375,7 +267,7 @@ def _learn(
         print(f"$ {one.line}\n{told}", file=narrator.out, flush=True)
         sites.write_history(site, _AFTER, [job])
         narrator.quietly(f"ingest {_AFTER}", "fit --workers 1")
-        narrator.reload()
+        reload(site)
         narrator.await_view(decided_s, UNLISTED_S + 0.5)
 
 

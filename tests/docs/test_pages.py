@@ -20,7 +20,7 @@ from slurm_plugin.config.loader import parse
 from slurm_plugin.config.settings import Config
 from tests.docs.pages import PAGES, ROOT, Shown, blocks, command_lines, inline
 
-_PLACEHOLDER = re.compile(r"[A-Z][A-Z-]+")
+_PLACEHOLDER = re.compile(r"[A-Z][A-Z-]+|\$[a-z]+")
 #: A sentence may name an option or a command without what must follow it.
 _UNFINISHED = re.compile(r"expected (?:one|at least one) argument|arguments are required")
 _LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#]+)(?:#[^)]*)?\)")
