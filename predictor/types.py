@@ -558,8 +558,8 @@ class PredictionTable(ByType):
 #: Words by stable name; a name after a colon is a variant, of which only the words are another's.
 WORDS: Final = {
     # What the observations show.
-    "noisy_repeats": "runs on {nodes} nodes differ by {spread:.0%} among themselves: they may be "
-    "different problems; a tag in the job's comment would separate them",
+    "noisy_repeats": "runs on {nodes} nodes differ by {spread:.0%}: they may be of different "
+    "problems, which a tag in the job's comment would separate",
     "drift": "run times {change} by {by:.0%} with the run of {when}; earlier runs are left out",
     "drift:scaled": "run times {change} by {by:.0%} with the run of {when}; on {stale} nodes none "
     "has finished since, so older times are scaled",
@@ -576,20 +576,20 @@ WORDS: Final = {
     "shorter limit changes how long it runs, not what is left to do",
     "failed_steps": "steps of {failed} of the last {runs} completed runs failed or were cancelled: "
     "they may not have done their work",
-    "record": "of the last {predictions} predictions on node counts that {counts} half were within "
-    "{error:.0f} %, and {inside} inside their interval (reliable: half within 5 %, nine in ten "
-    "within 20 %)",
+    "record": "half of the last {predictions} predictions on node counts that {counts} were within "
+    "{error:.0f} %, and {inside} inside their interval; a reliable prediction has half within 5 % "
+    "and nine in ten within 20 %",
     # What the models of a curve show.
     "wide_interval": "{where} the prediction may be off by more than {off:.0f} %",
-    "special_counts": "runs well only on {family}; other node counts are left out",
+    "special_counts": "it runs well only on {family}; other node counts are left out",
     "declining_or_anomaly": "slower on {nodes} nodes than on fewer: the decline begins, or that "
     "run was unusual",
     "declining": "time rises again from {nodes} nodes on",
     "anomaly": "the run on {nodes} nodes does not fit those on fewer and more",
     "stepwise": "run time takes a step between {before} and {after} nodes",
     "high_fitting_error": "its curve is off by {error:.0%} from the runs on {nodes:.0f} nodes",
-    "linear_section": "run time still falls in proportion on all counts that were run: no run "
-    "shows where that ends",
+    "linear_section": "twice the nodes halve the run time on all counts that ran: where that ends "
+    "is not known",
     "alternative_fit": "the runs do not show how far it scales: on {nodes} nodes it may take "
     "{shorter} or {longer}",
     "disagreement": "on {nodes} nodes the second model, ADEPT, predicts {other} instead of {own}",

@@ -32,7 +32,15 @@ from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import lower_of
 from slurm_plugin.slurm.footprint import memory_bytes
-from slurm_plugin.text.formatting import clock, count, duration, limit_text, percent, printable
+from slurm_plugin.text.formatting import (
+    clock,
+    count,
+    duration,
+    limit_text,
+    percent,
+    printable,
+    spans,
+)
 
 #: Why nothing is made of a prediction that a user could paste.
 _UNTRUSTED = (Reason.OUT_OF_BAND, Reason.DISTRUSTED, Reason.OTHERS_RUNS)
@@ -133,7 +141,7 @@ def limit_reached(
             return ""
         next_s = beyond_reached(ended, limit_s, often=often)
         longer = _longer_limit(case, table, nodes, limit_s, next_s, advised_s)
-        return longer and f"{last} reached their time limit of {duration(ended.limit)}; {longer}"
+        return longer and f"{last} reached their time limit of {limit_text(ended.limit)}; {longer}"
     memory = memory_bytes(case.job, case.partition)
     if memory is None or memory > ended.limit:
         return ""
@@ -320,7 +328,7 @@ def _which(best: Option, request: Request) -> str:
 
 
 def _runs(one: Prediction) -> str:
-    return f"{duration(one.time_s)}, at most {duration(one.high_s)}"
+    return f"{time_span(one.time_s)}, at most {time_span(one.high_s)}"
 
 
 def _too_long(best: Option, request: Request, deadline_s: float, begin_s: float) -> list[str]:
@@ -339,7 +347,7 @@ def _limit_too_long(
     if request.least_s:
         which = "--time-min"
     latest_s = request.latest_start_s(request.limit_s)
-    limit, deadline = f"its {which} of {duration(limit_s)}", f"its deadline, {clock(deadline_s)}"
+    limit, deadline = f"its {which} of {limit_text(limit_s)}", f"its deadline, {clock(deadline_s)}"
     lines = [f"Slurm does not start this job: {limit} reaches beyond {deadline}"]
     if begin_s <= latest_s:
         lines = [f"Slurm starts this job until {clock(latest_s)} only: {limit} ends at {deadline}"]
@@ -370,14 +378,14 @@ def _start_unsure(best: Option, request: Request, deadline_s: float, begin_s: fl
     elif best.wait is not None and best.chance is not None:
         low_s, high_s = best.wait.interval_s
         start = (
-            f"it is expected to wait {duration(best.wait_s)} ({duration(low_s)} to "
-            f"{duration(high_s)}): it makes the deadline with a chance of {percent(best.chance)}"
+            f"it is expected to wait {time_span(best.wait_s)} ({spans(low_s, high_s)}): it makes "
+            f"the deadline with a chance of {percent(best.chance)}"
         )
         if best.fitting_limit_s and best.fitting_chance is not None:
             better = percent(best.fitting_chance)
             start += f", or {better} with --time={duration(best.fitting_limit_s)}"
     elif best.wait_s < inf:
-        wait = f"within {duration(best.wait_s)}"
+        wait = f"within {time_span(best.wait_s)}"
         start = f"it starts {wait} if the jobs before it take their whole time limits"
     return [
         f"this job makes its deadline, {clock(deadline_s)}, only if it starts{time} by "
@@ -470,7 +478,7 @@ def verdict_text(table: PredictionTable, nodes: int | None = None) -> str:
     if table.is_guess:
         return f"Low confidence: based on {_GUESSED[table.level]}, not on this application."
     if is_serial(table):
-        return "All runs used one CPU: what more would do is not known."
+        return "All runs used one CPU: no run shows what more would do."
     if not table.is_curve:
         return _without_curve(table)
     if nodes is not None and table.verdict is not verdict_at(table, nodes):
@@ -531,8 +539,8 @@ def short_limit(one: Prediction, request: Request) -> str:
     own_s = request.asked_limit_s or request.limit_s or inf
     if request.deadline_s or own_s >= one.high_s:
         return ""
-    takes = f"Such runs take {duration(one.low_s)} to {duration(one.high_s)}"
-    return f"{takes}, and the time limit is {duration(own_s)}."
+    takes = f"Such runs take {spans(one.low_s, one.high_s)}"
+    return f"{takes}, and the time limit is {limit_text(own_s)}."
 
 
 def script_text(job: Job, table: PredictionTable, size: int, unit: Unit) -> str:

@@ -25,7 +25,7 @@ from slurm_plugin.demo.submissions import DemoSubmission, run, submit
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.request_messages import HookLevel, Job
-from slurm_plugin.slurm.job_request import Submitter, job_fields, user_name
+from slurm_plugin.slurm.job_request import JobFields, Submitter, job_fields, user_name
 
 #: Run time of a job that the made-up cluster does not know, in seconds.
 _SHORT_S: Final = 20.0
@@ -71,8 +71,9 @@ def _submission(command: CommandLine) -> tuple[DemoSubmission, Job]:
     user, wrapped = user_name(), command.options.get("wrap")
     script = f"#!/bin/sh\n{wrapped}\n" if wrapped else Path(command.script).read_text()
     submitter = Submitter(user, os.getuid(), str(Path.cwd()))
-    fields = job_fields(command, script, submitter, now_s=time.time())
-    job = Job(**({"partition": "batch", "hook": HookLevel.SIZES} | fields))
+    fields: JobFields = {"partition": "batch", "hook": HookLevel.SIZES}
+    fields |= job_fields(command, script, submitter, now_s=time.time())
+    job = Job(**fields)
     called = " ".join([Path(command.script).name, *command.arguments]).strip()
     made_up = (*history.applications(user), history.newcomer(user))
     application = next((one for one in made_up if one.command == called), None)

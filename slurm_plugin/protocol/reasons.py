@@ -17,14 +17,17 @@ class Reason(StrEnum):
 
     # The count was chosen.
     CHEAPEST = ("cheapest", "this count costs least: wait, run time and the delay of queued jobs")
-    LEAST_NODE_TIME = "least_node_time", "this count takes the least node time within the guard"
+    LEAST_NODE_TIME = (
+        "least_node_time",
+        "this count takes the least node time, and ends about as early",
+    )
     ROOM_FOR_OTHERS = (
         "room_for_others",
-        "the cheapest count that leaves enough free nodes for others (policy.growth_share)",
+        "the cheapest count that leaves enough free nodes for others",
     )
     DEADLINE = "deadline", "the cheapest count that makes the deadline"
     LEARNING = "learning", "this count was not tried yet, to learn how the application scales"
-    PROVEN = "proven", "it has run on a count that would be better (opt_in.proven)"
+    PROVEN = "proven", "it has run on a count that would be better"
     MEMORY = "memory", "runs on the count that it would get had too little memory"
     # The request stands.
     BEST_ALREADY = "best_already", "no other count is better"
@@ -74,7 +77,7 @@ class Reason(StrEnum):
     NO_CURVE = "no_curve", "its runs are on too few node counts for a scaling curve"
     NAME_ONLY = (
         "name_only",
-        "no run of this command is known, only jobs of its user or of its name; "
+        "this is a new command: only other jobs of its user or name are known; "
         "--comment=nimo:app=NAME says which belong together",
     )
     MIXED_RUNS = "mixed_runs", "its runs differ in layout or problem, too few of each for a curve"
@@ -86,12 +89,12 @@ class Reason(StrEnum):
     OTHER_LAYOUT = "other_layout", "all its runs had other tasks, CPUs or GPUs on each node"
     OUT_OF_BAND = (
         "out_of_band",
-        "its latest runs took far longer or shorter than predicted, or broke the guard",
+        "its latest runs took far longer or shorter than predicted, or ended later than promised",
     )
     NO_OWN_LENGTH = (
         "no_own_length",
-        "it is a pilot, a session or a job that runs until its limit: its length is no property of "
-        "the work",
+        "it is a pilot, a session or a job that runs until its limit: its work does not say how "
+        "long it runs",
     )
     OTHERS_RUNS = "others_runs", "the prediction is from other users' runs, which are advice only"
     FEW_OWN_RUNS = "few_own_runs", "its user has finished too few runs of it"
@@ -103,7 +106,10 @@ class Reason(StrEnum):
     )
     NO_CHOICE = "no_choice", "the limits of partition and memory leave one count only"
     OUTSIDE_GUARD = "outside_guard", "all other counts would delay this job too much"
-    NO_ROOM_TO_GROW = "no_room_to_grow", "more nodes would leave too few free for other jobs"
+    NO_ROOM_TO_GROW = (
+        "no_room_to_grow",
+        "more nodes would end it sooner, but this site keeps them free for others",
+    )
     LIMIT_TOO_LONG = "limit_too_long", "fewer nodes need a time limit that is not allowed"
     # Deadlines.
     DEADLINE_MISSED = "deadline_missed", "no allowed node count makes the deadline"

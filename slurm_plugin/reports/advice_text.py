@@ -80,8 +80,8 @@ def render_starts(advice: Advice, *, now_s: float) -> str:
     columns = [
         _MARKED,
         cols.OutputColumn("nodes", advice.unit.plural),
-        cols.OutputColumn("slurm_wait_s", "wait", as_text=fmt.duration),
-        cols.OutputColumn("time_s", "+ run time", as_text=fmt.duration),
+        cols.OutputColumn("slurm_wait_s", "wait", as_text=fmt.span),
+        cols.OutputColumn("time_s", "+ run time", as_text=fmt.span),
         cols.OutputColumn(
             "ends", "= ends", lambda row: fmt.short_clock(now_s + row.slurm_wait_s + row.time_s)
         ),
@@ -141,9 +141,9 @@ def _partitions(advice: Advice, now_s: float, width: int) -> str:
         _MARKED,
         cols.text_column("partition", "partition", as_text=cols.or_dash),
         cols.OutputColumn("nodes", advice.unit.plural),
-        cols.OutputColumn("time_s", "run time", as_text=fmt.duration),
+        cols.OutputColumn("time_s", "run time", as_text=fmt.span),
         _interval(advice, 4),
-        cols.OutputColumn("wait_s", "wait", as_text=fmt.duration),
+        cols.OutputColumn("wait_s", "wait", as_text=fmt.span),
         cols.OutputColumn("ends", "ends", ends, worth=5),
         cols.OutputColumn("runs", "runs there", worth=3),
         cols.OutputColumn("verdict", "verdict", left=True, worth=6),
@@ -160,7 +160,7 @@ def _layouts(advice: Advice, width: int) -> str:
     columns = [
         cols.OutputColumn("own", "", as_text=_if("this job"), left=True, worth=2),
         cols.OutputColumn("layout", "layout", left=True, worth=3),
-        cols.OutputColumn("time_s", "run time", as_text=fmt.duration),
+        cols.OutputColumn("time_s", "run time", as_text=fmt.span),
         _interval(advice, 4),
         cols.OutputColumn("size_hours", f"{advice.unit.word}-hours", as_text=fmt.hours),
         cols.OutputColumn("verdict", "verdict", left=True, worth=5),
@@ -176,14 +176,14 @@ def _interval(advice: Advice, worth: int) -> cols.OutputColumn:
 
     def interval(row: Row | LayoutRow | PartitionRow) -> str:
         if isinstance(row, Row) and row.unbounded:
-            return f"over {fmt.duration(row.low_s)}"
-        return cols.between(row.low_s, row.high_s, fmt.duration)
+            return f"over {fmt.span(row.low_s)}"
+        return cols.span_between(row.low_s, row.high_s)
 
     return cols.OutputColumn("interval", title, interval, worth=worth, derived=True)
 
 
 def _run_time(row: Row) -> str:
-    return f"{'over ' if row.unbounded else ''}{fmt.duration(row.time_s)}"
+    return f"{'over ' if row.unbounded else ''}{fmt.span(row.time_s)}"
 
 
 def _if(word: str, other: str = "") -> Callable[[bool], str]:
@@ -191,6 +191,15 @@ def _if(word: str, other: str = "") -> Callable[[bool], str]:
 
 
 _MARKED: Final = cols.OutputColumn("recommended", "", as_text=_if(cols.MARK), left=True)
+
+
+def _seconds(name: str, title: str, worth: int = cols.ON_REQUEST) -> cols.OutputColumn:
+    return cols.OutputColumn(name, title, as_text=fmt.span, worth=worth)
+
+
+def _limit(name: str, title: str, worth: int = cols.ON_REQUEST) -> cols.OutputColumn:
+    """Column of time limits, as they are pasted."""
+    return cols.OutputColumn(name, title, as_text=fmt.duration, worth=worth)
 
 
 def _columns(advice: Advice, now_s: float) -> list[cols.OutputColumn]:
@@ -204,10 +213,10 @@ def _columns(advice: Advice, now_s: float) -> list[cols.OutputColumn]:
         return f"by {text}" if row.wait_bound else text
 
     def wait(row: Row) -> str:
-        return f"{'<' if row.wait_bound else ''}{fmt.duration(row.wait_s)}"
+        return f"{'<' if row.wait_bound else ''}{fmt.span(row.wait_s)}"
 
     def waiting(row: Row) -> str:
-        return cols.between(row.wait_low_s, row.wait_high_s, fmt.duration)
+        return cols.span_between(row.wait_low_s, row.wait_high_s)
 
     def ending(row: Row) -> str:
         low_s, high_s = (end and now_s + end for end in (row.end_low_s, row.end_high_s))
@@ -215,9 +224,6 @@ def _columns(advice: Advice, now_s: float) -> list[cols.OutputColumn]:
 
     def if_any(worth: int, *, there: bool) -> int:
         return worth if there else cols.ON_REQUEST
-
-    def seconds(name: str, title: str, worth: int = cols.ON_REQUEST) -> cols.OutputColumn:
-        return cols.OutputColumn(name, title, as_text=fmt.duration, worth=worth)
 
     def amount(
         name: str, title: str, write: Callable[[float], str] = fmt.hours
@@ -239,8 +245,8 @@ def _columns(advice: Advice, now_s: float) -> list[cols.OutputColumn]:
         _MARKED,
         cols.OutputColumn("nodes", advice.unit.plural),
         cols.OutputColumn("time_s", "run time", show=_run_time, worth=cols.ALWAYS),
-        seconds("low_s", "at least"),
-        seconds("high_s", "at most"),
+        _seconds("low_s", "at least"),
+        _seconds("high_s", "at most"),
         _interval(advice, 5),
         cols.OutputColumn(
             "speedup",
@@ -260,25 +266,25 @@ def _columns(advice: Advice, now_s: float) -> list[cols.OutputColumn]:
         amount("co2_g", "g CO2e", "{:.0f}".format),
         cols.OutputColumn("front", "", as_text=_if("*"), left=True, worth=if_any(8, there=costs)),
         cols.OutputColumn("wait_s", "wait", show=wait, worth=if_any(7, there=waits)),
-        seconds("slurm_wait_s", "Slurm's wait"),
-        seconds("wait_low_s", "waits at least"),
-        seconds("wait_high_s", "at most"),
+        _seconds("slurm_wait_s", "Slurm's wait"),
+        _seconds("wait_low_s", "waits at least"),
+        _seconds("wait_high_s", "at most"),
         derived("wait_interval", f"{WAITS} of waits", waiting, worth=if_any(3, there=spread)),
         derived("ends", "ends", ends, worth=if_any(6, there=waits)),
-        seconds("end_s", "ends in"),
-        seconds("end_low_s", "at least"),
-        seconds("end_high_s", "at most"),
+        _seconds("end_s", "ends in"),
+        _seconds("end_low_s", "at least"),
+        _seconds("end_high_s", "at most"),
         derived("end_interval", f"{WAITS} end", ending, worth=if_any(1, there=spread)),
         cols.OutputColumn("chance", "chance", as_text=chance_text, worth=if_any(8, there=chances)),
         cols.OutputColumn("no_later", "no later", as_text=chance_text, worth=cols.ON_REQUEST),
-        seconds("later_s", "later by"),
+        _seconds("later_s", "later by"),
         cols.OutputColumn(
             *("meets_deadline", "deadline"),
             as_text=_if("made", "missed"),
             worth=if_any(8, there=dated),
         ),
-        seconds("limit_s", "limit", if_any(5, there=any(row.limit_s for row in advice.rows))),
-        seconds("time_min_s", "time-min"),
+        _limit("limit_s", "limit", if_any(5, there=any(row.limit_s for row in advice.rows))),
+        _limit("time_min_s", "time-min"),
         cols.OutputColumn("observed", "", as_text=_if("observed"), worth=2, left=True),
         cols.OutputColumn(
             "wait_bound", "bound", as_text=_if("at most"), worth=cols.ON_REQUEST, left=True
@@ -361,5 +367,5 @@ def _held(advice: Advice) -> str:
 
     return (
         f"Of {fmt.count(held.jobs, 'job')} with a wait like this one, {fmt.percent(SHARE)} "
-        f"started within {fmt.duration(held.within_s)} of the predicted time."
+        f"started within {fmt.span(held.within_s)} of the predicted time."
     )

@@ -17,7 +17,6 @@ from slurm_plugin.evaluation.costs import source_text, table_amounts
 from slurm_plugin.evaluation.diagnoses import RecordSummary, with_best_run
 from slurm_plugin.text import formatting as fmt
 from slurm_plugin.text import table_columns as cols
-from slurm_plugin.text.table_columns import between
 
 #: Verdicts in words.
 READ = {
@@ -298,13 +297,13 @@ def curve_table(
     had = {one.nodes for one in ran_on(prediction)} | (over - {*prediction.never_had})
 
     def run_time(i: int) -> str:
-        return f"{'over ' if nodes[i] in over else ''}{fmt.duration(median[i])}"
+        return f"{'over ' if nodes[i] in over else ''}{fmt.span(median[i])}"
 
     def at_most(i: int) -> str:
-        return "-" if nodes[i] in over else fmt.duration(high[i])
+        return "-" if nodes[i] in over else fmt.span(high[i])
 
     def interval(i: int) -> str:
-        return run_time(i) if nodes[i] in over else between(low[i], high[i], fmt.duration)
+        return run_time(i) if nodes[i] in over else cols.span_between(low[i], high[i])
 
     def seconds(
         name: str,
@@ -317,7 +316,7 @@ def curve_table(
             name,
             title,
             lambda i: f"{times[i]:.1f}",
-            show=show or (lambda i: fmt.duration(times[i])),
+            show=show or (lambda i: fmt.span(times[i])),
             order=lambda i: times[i],
             worth=worth,
         )
@@ -353,7 +352,7 @@ def curve_table(
             "as_asked_s",
             "as asked for",
             lambda i: round(seen[nodes[i]].time_s, 1) if nodes[i] in seen else None,
-            fmt.duration,
+            fmt.span,
             worth=4 if prediction.asked else cols.ON_REQUEST,
         ),
         cols.OutputColumn(

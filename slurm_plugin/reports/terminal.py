@@ -282,7 +282,7 @@ def _effect(effect: Effect, which: str, other: str) -> str:
         waited = f"{_span(effect.wait_hours)} of waiting{of}"
         sums.append(f"{waited} ({other}: {_estimate(effect.other_wait_hours, _span)})")
     if effect.unsure_wait_jobs:
-        sums.append(f"without {count(effect.unsure_wait_jobs, 'wait')} not predicted well")
+        sums.append(f"without {count(effect.unsure_wait_jobs, 'wait')} that is hard to predict")
     return f"{count(effect.jobs, 'job')} {which}: {', '.join(sums)}"
 
 

@@ -77,9 +77,9 @@ def explain_run(run: RunRow, table: PredictionTable | None) -> str:
         lines.append(_restarts(run.starts))
     if table is not None and covers(table, nodes := table.unit.size_of(run) or 0):
         one, where = at(table, nodes), table.unit.counted(nodes)
-        span = f"{fmt.percent(one.level)}: {fmt.duration(one.low_s)} to {fmt.duration(one.high_s)}"
+        span = f"{fmt.percent(one.level)} of runs: {fmt.spans(one.low_s, one.high_s)}"
         lines.append(
-            f"Such jobs on {where} take {fmt.duration(one.time_s)} ({span}), by "
+            f"Such jobs on {where} take {fmt.span(one.time_s)} ({span}), by "
             f"{fmt.count(table.runs, 'run')} recognised by {fmt.RECOGNISED[table.level]}."
         )
     return "\n".join(lines)
@@ -128,14 +128,16 @@ def _expected(one: DecisionRow) -> Iterator[str]:
         if nodes is None or time_s is None:
             continue
         share = f"{fmt.percent(one.confidence)} of runs: " if one.confidence else ""
-        ends = "" if low_s is None else f" ({share}{fmt.duration(low_s)} to {fmt.duration(high_s)})"
+        ends = ""
+        if low_s is not None and high_s is not None:
+            ends = f" ({share}{fmt.spans(low_s, high_s)})"
         wait = ""
         if wait_s is not None:
-            wait = f", after a wait of {fmt.duration(wait_s)}"
+            wait = f", after a wait of {fmt.span(wait_s)}"
         elif most_s is not None:
-            wait = f", after a wait of at most {fmt.duration(most_s)} (by other jobs' limits)"
+            wait = f", after a wait of at most {fmt.span(most_s)} (by other jobs' limits)"
         size = Unit(one.unit).counted(nodes)
-        yield f"On {size}, {which}, the predicted run time was {fmt.duration(time_s)}{ends}{wait}."
+        yield f"On {size}, {which}, the predicted run time was {fmt.span(time_s)}{ends}{wait}."
 
 
 def _decided(one: DecisionRow) -> str:

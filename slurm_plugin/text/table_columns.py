@@ -81,6 +81,15 @@ def between(low: float | None, high: float | None, as_text: Callable[[float], st
     return "-" if low is None or high is None else f"{as_text(low)} to {as_text(high)}"
 
 
+def span_between(low_s: float | None, high_s: float | None) -> str:
+    """Write an interval of durations as people say it; ``-`` where there is none.
+
+    >>> span_between(660, 840)
+    '11 to 14 min'
+    """
+    return "-" if low_s is None or high_s is None else formatting.spans(low_s, high_s)
+
+
 class TableOptions(NamedTuple):
     """What ``-o``, ``--sort`` and ``--noheader`` ask for; lists as they were typed."""
 

@@ -94,7 +94,7 @@ def test_sbatch_and_advice_name_the_same_options(enforcing):
     advice = enforcing.advise("-N", "2", *HOUR, "--json", enforcing.script, check=False).stdout
     said = json.loads(advice)["deadline_text"]
     for text in (told, said):
-        assert "Slurm does not start this job: its time limit of 01:00:00" in text
+        assert "Slurm does not start this job: its time limit of 1 h" in text
         assert "--time=00:0" in text
     assert re.findall(r"--[a-z]+=", told) == re.findall(r"--[a-z]+=", said)
 

@@ -229,7 +229,7 @@ def test_what_came_of_a_job_is_told_beside_what_such_jobs_take(login, capsys):
     assert nimo(["why", "7"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "/app) ran on 2 nodes for 00:28:20, and completed. No nimod decides here" in told
-    assert re.search(r"Such jobs on 2 nodes take 00:2\d:\d\d \(90 %: .*\), by 10 runs", told)
+    assert re.search(r"Such jobs on 2 nodes take 2\d min \(90 % of runs: .*\), by 10 runs", told)
     modes = {path.name: path.stat().st_mode & 0o777 for path in login.kept.parent.iterdir()}
     assert set(modes.values()) == {0o600}, modes
     assert nimo(["why", "777"]) != 0

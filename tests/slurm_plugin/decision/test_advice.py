@@ -70,8 +70,8 @@ def test_a_serial_job_is_told_that_its_runs_are_of_two_kinds_and_not_what_would_
 @pytest.mark.parametrize(
     ("limit_s", "most_s", "text", "directive"),
     [
-        (600.0, None, "Such runs take 00:15:09 to 00:18:20, and the time limit is 00:10:00.", "23"),
-        (600.0, 1200.0, "Such runs take 00:15:09 to 00:18:20, and the time limit is 00:10:00.", ""),
+        (600.0, None, "Such runs take 15 to 18 min, and the time limit is 10 min.", "23"),
+        (600.0, 1200.0, "Such runs take 15 to 18 min, and the time limit is 10 min.", ""),
         (7200.0, None, "", "23"),
     ],
 )

@@ -64,7 +64,7 @@ def test_what_ran_on_all_counts_fits_on_all(needs, margin):
 
 TIME = LimitReached("TIMEOUT", 2, 600.0)
 MEMORY = LimitReached("OUT_OF_MEMORY", 3, 2.0**30)
-LAST = "nimo: the last 2 runs of this job reached their time limit of 00:10:00; "
+LAST = "nimo: the last 2 runs of this job reached their time limit of 10 min; "
 SHORT = "nimo: the last 3 runs of this job ran out of memory with 1024M; "
 PART = partition(max_time_s=900.0, node_mem_bytes=3 * 2**30, node_cpus=4)
 
@@ -106,7 +106,7 @@ def test_a_time_limit_that_did_not_do_is_named_with_the_next(fields, line):
 def test_where_no_longer_limit_is_allowed_it_says_so():
     line = message(LimitReached("TIMEOUT", 2, 900.0), time_limit=15)
     assert line.endswith(
-        "00:15:00; no longer one is allowed here: use more nodes, or let the job save its state"
+        "15 min; no longer one is allowed here: use more nodes, or let the job save its state"
     )
 
 
@@ -149,7 +149,7 @@ def test_a_limit_that_ends_some_runs_is_named_in_advice_alone():
     made = advisor(tables=[known], look=cluster(PART), mode=Mode.ADVISE)
     advice = made.advise(job(min_nodes=4, max_nodes=4, time_limit=10), now_s=NOW)
     assert advice.limit_text == (
-        "19 of the last 60 runs of this job reached their time limit of 00:10:00; "
+        "19 of the last 60 runs of this job reached their time limit of 10 min; "
         "ask for --time=00:15:00."
     )
     key = identity_of(job()).key(KeyLevel.LINE)

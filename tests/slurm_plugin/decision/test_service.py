@@ -244,7 +244,7 @@ def test_a_missed_deadline_in_each_mode(mode, missed, action, reported):
 def test_the_message_has_the_numbers():
     answer, _ = submit(advisor(), job(deadline="now+2minutes"))
     # 16 nodes, 325 s predicted, at most 357.5 s.
-    for part in ("on 16 nodes, the best of 1 to 16", "00:05:25", "00:05:58"):
+    for part in ("on 16 nodes, the best of 1 to 16", "5.4 min", "6.0 min"):
         assert part in answer.message
 
 

@@ -331,7 +331,7 @@ def due(left_s, **fields):
 def test_another_size_or_a_later_deadline_may_make_it():
     answer, row = due(800)  # 1000 s on four CPUs, 460 on ten
     assert (row.unit, row.reason) == ("cpus", Reason.DEADLINE_MISSED)
-    assert "on 4 CPUs, it runs for 00:16:40" in answer.message
+    assert "on 4 CPUs, it runs for 17 min, " in answer.message
     assert "would make it: 7 CPUs --time=00:12:00 (99 %) or --deadline=" in answer.message
     assert "--nodes" not in answer.message
 

@@ -106,12 +106,11 @@ def test_a_changed_job():
         in text
     )
     assert (
-        "On 2 nodes, as asked, the predicted run time was 00:30:00, after a wait of 00:01:00."
-        in text
+        "On 2 nodes, as asked, the predicted run time was 30 min, after a wait of 1.0 min." in text
     )
     assert (
-        "On 4 nodes, as chosen, the predicted run time was 00:16:40 "
-        "(90 % of runs: 00:15:00 to 00:18:20)" in text
+        "On 4 nodes, as chosen, the predicted run time was 17 min "
+        "(90 % of runs: 15 to 18 min)" in text
     )
     assert "NIMO chose 4 nodes: " in text
     assert "The job was given 4 nodes and a time limit of 00:20:00." in text
@@ -149,7 +148,7 @@ def test_a_job_that_stayed_as_it_was():
         ({"action": "refuse", "reason": "deadline_missed"}, "The job was refused."),
         ({"key_level": "", "label": ""}, "NIMO had no finished run of this application."),
         ({"deadline_s": 1_790_009_000.0}, " and to end by "),
-        ({"wait_s": None, "wait_most_s": 86_400.0}, "after a wait of at most 1-00:00:00 (by other"),
+        ({"wait_s": None, "wait_most_s": 86_400.0}, "after a wait of at most 24 h (by other"),
     ],
 )
 def test_what_else_can_be(fields, words):
