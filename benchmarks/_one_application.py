@@ -117,7 +117,7 @@ class Application:
             outlook=GivenWaits(wait_s),
         )
         request = Request(low=low, high=high, asked=asked, given=given, explore=not self._tries)
-        return decide(PolicyInput(request, self.table, part, RULES, now_s))
+        return decide(PolicyInput(request, self.table, part.supply, RULES, now_s))
 
     def ran(
         self,

@@ -171,8 +171,8 @@ def _has_advice(table: PredictionTable, size: int, row: RunRow) -> bool:
     request = Request(
         low=1, high=largest, asked=size, limit_s=limit_s, unit=table.unit, given=(size, size)
     )
-    decided = decide(PolicyInput(request, table, part, RULES, now_s))
-    options = every_option(PolicyInput(request, table, part, RULES, now_s), decided)
+    decided = decide(PolicyInput(request, table, part.supply, RULES, now_s))
+    options = every_option(PolicyInput(request, table, part.supply, RULES, now_s), decided)
     return best_of(decided, options, request, RULES.policy, table) is not None
 
 

@@ -41,10 +41,10 @@ from slurm_plugin.evaluation.costs import (
 from slurm_plugin.protocol.advice_messages import SURE, Advice, ObservedPoint, PartitionRow, Row
 from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.footprint import footprint, memory_bytes
 from slurm_plugin.slurm.node_pool import profile
 from slurm_plugin.slurm.partition_view import UNKNOWN
+from slurm_plugin.slurm.supply import Supply
 from slurm_plugin.text.formatting import clock, duration, percent, printable, short_clock
 
 #: Reasons that bind a submission but not somebody who still considers what to ask for.
@@ -72,7 +72,7 @@ def advice_of(
     rules: PolicySettings,
     *,
     fresh: bool,
-    others: Callable[[], Sequence[Partition]] = tuple,
+    others: Callable[[], Sequence[Supply]] = tuple,
 ) -> Advice:
     """Make the advice for a job.
 
@@ -80,7 +80,7 @@ def advice_of(
     rules: the site's settings.
     fresh: whether the view of the job's partition can be believed; otherwise the advice is that for
         an idle cluster, without waits.
-    others: gives the partitions that the job might ask for instead.
+    others: gives what partitions have that the job might ask for instead.
     """
     submitted = case
     if case.request.distrusted in _FOR_ADVICE:
@@ -100,16 +100,16 @@ def advice_of(
         ]
         return advice
     _describe(advice, table, case.job)
-    largest = case.place.largest if case.place else inf
+    largest = case.supply.most if case.supply else inf
     ended = messages.would_end(case, rules.policy.memory_margin)
     advice.observe = messages.next_run(table, largest, ended)
     advice.limit_text = messages.endings_text(case)
     if not table.nodes:
         advice.reason = messages.reason_text(messages.without_times(table))
         return advice
-    part = case.place if fresh and case.place else _idle(case, table)
-    considered = choosing.advised(_considered(case, part))
-    given = PolicyInput(considered, table, part, rules, case.now_s)
+    supply = case.supply if fresh and case.supply else _idle(case, table)
+    considered = choosing.advised(_considered(case, supply))
+    given = PolicyInput(considered, table, supply, rules, case.now_s)
     decided = choosing.decide(given)
     if decided.request is not None:
         table = for_request(table, decided.request.nodes, considered.given)
@@ -122,12 +122,12 @@ def advice_of(
         advice.reason += " (The queue is unknown, and taken for empty.)"
     if best is not None:
         _recommend(advice, best.nodes, submitted, rules.policy.memory_margin)
-    basis = basis_of(case, considered, decided, table, rules, part)
+    basis = basis_of(case, considered, decided, table, rules, supply)
     if own_work:
         _name_limit(advice, case, basis, best or decided.chosen)
     _lower(advice, decided, table)
     base = next((one for one in options if one.nodes == table.asked), None)
-    low, high = _shown(request, table, part)
+    low, high = _shown(request, table, supply)
     advice.rows = _with_unbounded(
         [
             _row(
@@ -148,29 +148,29 @@ def advice_of(
     advice.asked = base.nodes if base else None
     if base and not advice.limit_text and not table.is_guess and table.kind is JobKind.WORK:
         advice.limit_text = messages.short_limit(base.prediction, request)
-    _describe_array(advice, case, (best or base) if own_work else None, part if fresh else None)
+    _describe_array(advice, case, (best or base) if own_work else None, supply if fresh else None)
     _mark_front(advice.rows)
-    _add_amounts(advice, submitted, table, part, rules, fresh=fresh)
+    _add_amounts(advice, submitted, table, supply, rules, fresh=fresh)
     advice.meets_deadline = decided.deadline_met
     advice.sure = rules.deadline.confidence
     enough = [r for r in advice.rows if r.chance is not None and r.chance >= advice.sure]
     cheapest = min(enough, key=lambda r: (r.node_hours, r.nodes), default=None)
     advice.cheapest_sure = cheapest.nodes if cheapest else None
-    advice.deadline_text = _deadline_text(submitted, part, rules, others)
+    advice.deadline_text = _deadline_text(submitted, supply, rules, others)
     return advice
 
 
 def _deadline_text(
     case: DecisionContext,
-    part: Partition,
+    supply: Supply,
     rules: PolicySettings,
-    others: Callable[[], Sequence[Partition]],
+    others: Callable[[], Sequence[Supply]],
 ) -> str:
     """Say what the submission of the job as it is would say of its deadline."""
     if case.table is None or case.request.deadline_s is None:
         return ""
     request = replace(case.request, explore=False)
-    submitted = PolicyInput(request, case.table, part, rules, case.now_s)
+    submitted = PolicyInput(request, case.table, supply, rules, case.now_s)
     decided = choosing.decide(submitted)
     if decided.reason in MISSED:
         places = others() if request.unit is Unit.NODES else ()
@@ -221,11 +221,11 @@ def _suggestion(nodes: int, table: PredictionTable) -> str:
     return f"Runs of other users suggest {table.unit.counted(nodes)}: try it with your own limits."
 
 
-def _shown(request: Request, table: PredictionTable, part: Partition) -> tuple[int, int]:
+def _shown(request: Request, table: PredictionTable, supply: Supply) -> tuple[int, int]:
     """Give the fewest and the most that rows are shown for."""
     if is_serial(table):
         return 1, 1
-    return (request.low, request.high) if request.low < request.high else (1, part.largest)
+    return (request.low, request.high) if request.low < request.high else (1, supply.most)
 
 
 def _mark_front(rows: Sequence[Row]) -> None:
@@ -240,16 +240,17 @@ def _add_amounts(
     advice: Advice,
     case: DecisionContext,
     table: PredictionTable,
-    part: Partition,
+    supply: Supply,
     rules: PolicySettings,
     *,
     fresh: bool,
 ) -> None:
     """Add energy, cost and CO2e to the rows, and the hour at which the job emits least."""
-    energy, taken, each = rules.energy, footprint(case.job, part) if fresh else None, None
+    energy, each = rules.energy, None
+    taken = footprint(case.job, case.partition) if fresh and case.partition else None
     if taken and not table.layout.in_all:
         each = taken.cpus, dict(taken.gres).get("gpu", 0)
-    whole = taken is None or taken.whole or part.node_part >= 1
+    whole = taken is None or taken.whole or supply.part >= 1
     texts = [source_text(energy, table) if whole else ""]
     try:
         check_series(energy)
@@ -384,17 +385,20 @@ def _lower(advice: Advice, decided: choosing.Decision, table: PredictionTable) -
         advice.verdict_text, advice.problems = "The prediction is doubtful.", []
 
 
-def _idle(case: DecisionContext, table: PredictionTable) -> Partition:
+def _idle(case: DecisionContext, table: PredictionTable) -> Supply:
     """Stand in for a cluster without a view: empty, and no larger than it or the table is known."""
-    known = case.place.largest if case.place else table.in_cluster
+    known = case.supply.most if case.supply else table.in_cluster
     ran = [one.nodes for one in ran_on(table)]
     # What neither runs nor the cluster's nodes show there may not be.
-    nodes = known or max([table.widest, *ran, case.request.asked or case.request.low])
-    nodes = min(nodes, max(table.nodes[-1], case.request.asked or case.request.low))
-    return Partition(name="", nodes=nodes, profile=profile([(case.now_s, nodes)]))
+    size = known or max([table.widest, *ran, case.request.asked or case.request.low])
+    size = min(size, max(table.nodes[-1], case.request.asked or case.request.low))
+    free = profile([(case.now_s, size)])
+    return Supply(
+        partition="", unit=case.request.unit, total=size, most=size, free=free, free_by_limits=free
+    )
 
 
-def _considered(case: DecisionContext, part: Partition) -> Request:
+def _considered(case: DecisionContext, supply: Supply) -> Request:
     """Make the request of somebody who has not decided yet: any count, compared with theirs."""
     request, table = replace(case.request, explore=False), case.table
     open_ = _OPEN_QUESTION if request.unit is Unit.NODES else _OPEN_QUESTION | _OPEN_SIZE
@@ -403,10 +407,10 @@ def _considered(case: DecisionContext, part: Partition) -> Request:
         return request
     asked = request.low
     if table.change is None:  # which says nothing of counts that it does not cover
-        counts = [n for n in table.nodes if n <= part.largest and n % request.segment == 0]
+        counts = [n for n in table.nodes if n <= supply.most and n % request.segment == 0]
         sure = scales(table, counts)
         asked = min(sure, key=lambda n: abs(log(n / request.low)), default=request.low)
-    return replace(request, low=1, high=part.largest, asked=asked, fixed=None)
+    return replace(request, low=1, high=supply.most, asked=asked, fixed=None)
 
 
 def best_of(
@@ -469,21 +473,19 @@ def _recommend(advice: Advice, nodes: int, case: DecisionContext, margin: float)
 
 
 def _describe_array(
-    advice: Advice, case: DecisionContext, shown: Option | None, part: Partition | None
+    advice: Advice, case: DecisionContext, shown: Option | None, supply: Supply | None
 ) -> None:
     """Say of an array that the numbers are those of a task, and when all tasks have ended.
 
     shown: what is advised, or asked for.
-    part: whose nodes are known over time; None: unknown.
+    supply: what is free over time; None: unknown.
     """
     if shown is None or not case.job.array_inx:
         return
-    supply = None
-    if part is not None:
-        supply = part.profile if case.request.unit is Unit.NODES else part.spare
+    free = supply.room if supply else None
     begin_s = max(case.now_s, case.request.begin_s)
     run_s = shown.prediction.time_s
-    end = array_text(case.job.array_inx, shown.nodes, run_s, supply, begin_s=begin_s)
+    end = array_text(case.job.array_inx, shown.nodes, run_s, free, begin_s=begin_s)
     texts = ("The numbers are those of one task of the array.", end, advice.size_text)
     advice.size_text = " ".join(filter(None, texts))
 

@@ -88,7 +88,7 @@ class Bookings:
         chosen = decided.chosen if decided and request.unit is Unit.NODES else None
         if request.unit is not Unit.NODES:
             request = msgspec.structs.replace(request, asked=nodes_of(case.job) or 1)
-        nodes = chosen.nodes if chosen else as_scheduled(request, part, now_s=case.now_s)
+        nodes = chosen.nodes if chosen else as_scheduled(request, part.supply, now_s=case.now_s)
         if nodes is None:
             return
         limit_s = (chosen.limit_s if chosen else request.limit_s) or part.max_time_s or inf

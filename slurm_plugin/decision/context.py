@@ -10,6 +10,7 @@ from slurm_plugin.config.settings import JobSettings
 from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Partition
+from slurm_plugin.slurm.supply import Supply
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class DecisionContext(msgspec.Struct, frozen=True):
     request: Request
     table: PredictionTable | None
     partition: Partition | None  #: None: unknown, or several
-    place: Partition | None  #: the same, counted as the request is
+    supply: Supply | None  #: what it has, counted as the request is
     now_s: float
     node_type: str = ""  #: of the nodes it may get; empty: unknown, or they differ
     unready: bool = False  #: its nodes are not counted yet, so that the partition is left out

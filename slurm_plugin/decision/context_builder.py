@@ -1,11 +1,9 @@
 """Contexts of requests: identity, settings, prediction table and partition of each job.
 
 What follows from a request is cached for as long as settings, tables and the release of Slurm hold.
-Processor time is counted between the steps.  Of a job that is sized in CPUs or GPUs the partition
-is counted in them: waits and prices then follow as for nodes.
+Processor time is counted between the steps.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,7 +14,7 @@ from typing import Generic, TypeVar
 from msgspec.structs import replace
 
 from predictor.table import for_inputs, for_limit, for_type
-from predictor.types import UNBOUNDED, PredictionTable
+from predictor.types import PredictionTable
 from sacct_ingest.records import Identity
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.tag import parse_tag
@@ -27,12 +25,12 @@ from slurm_plugin.decision.bookings import Bookings
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.eligibility import Asked, as_kind, distrust, names_of
 from slurm_plugin.decision.lookup import PredictionLookup, attributes_of, identity_of, shared_by
+from slurm_plugin.decision.sized_supply import sized_supply, sizes_between
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.protocol.request_messages import AllocationRequest, Job, ResourceRequest
+from slurm_plugin.protocol.request_messages import AllocationRequest, Job
 from slurm_plugin.slurm.cluster_state import Cluster, Partition, RequestRules
-from slurm_plugin.slurm.footprint import footprint, memory_bytes
-from slurm_plugin.slurm.node_pool import NodeAvailability, NodeShare, highest, profile
-from slurm_plugin.slurm.outlook import PartitionOutlook, SizedOutlook
+from slurm_plugin.slurm.footprint import footprint
+from slurm_plugin.slurm.node_pool import NodeShare
 from slurm_plugin.slurm.partition_view import (
     Place,
     TermsCache,
@@ -40,6 +38,7 @@ from slurm_plugin.slurm.partition_view import (
     partition_in,
     places_for,
 )
+from slurm_plugin.slurm.supply import Supply
 
 _Item = TypeVar("_Item")
 #: Of a submission.  An honest one takes under 1 ms; the hooks give up after 20.
@@ -203,12 +202,12 @@ class ContextBuilder:
             if requested[2].deadline_s is None:  # which may depend on the moment
                 cached.put(key, requested, _size(key))
         identity, site, request, table = requested
-        place = partition if request.unit is Unit.NODES else None
+        supply = partition.supply if partition and request.unit is Unit.NODES else None
         if request.unit is not Unit.NODES and partition and cluster and table:
             own = sizes.sizes_of(asked, partition)[table.unit]
             step = sizes.multiple_of(job, sizes.size_option_of(asked, table))
             between = sizes_between(request.low, request.high, table) if prompt else table.nodes
-            place = in_sizes(
+            supply = sized_supply(
                 asked,
                 table,
                 [size for size in between if size % step == 0],
@@ -217,7 +216,7 @@ class ContextBuilder:
                 margin=self._config.policy.memory_margin,
             )
         made = DecisionContext(
-            job, identity, site, request, table, partition, place, now_s, unready=bool(wait)
+            job, identity, site, request, table, partition, supply, now_s, unready=bool(wait)
         )
         return on_nodes(made, self._type(job, partition) if table and table.node_type else "")
 
@@ -229,8 +228,8 @@ class ContextBuilder:
         identity = Identity(job.user_name, job.name)
         return DecisionContext(job, identity, site, request, None, None, None, now_s)
 
-    def other_partitions(self, case: DecisionContext) -> list[Partition]:
-        """Partitions that the job might ask for instead of its own, as far as they are counted."""
+    def other_partitions(self, case: DecisionContext) -> list[Supply]:
+        """Give what other partitions have that the job might ask for, as far as it is counted."""
         cluster = self._bookings.view(case.job.user_name)
         if cluster is None or case.partition is None:
             return []
@@ -240,7 +239,7 @@ class ContextBuilder:
             places = self._places(cluster, job) if job.partition not in own else []
             if all(place.counted for place in places):
                 others.append(partition_in(cluster, job, places))
-        return [part for part in others if part is not None]
+        return [part.supply for part in others if part is not None]
 
     def _places(self, cluster: Cluster, job: AllocationRequest) -> list[Place]:
         return places_for(cluster, job, self._terms, self._budget.each)
@@ -333,122 +332,3 @@ def on_nodes(case: DecisionContext, node_type: str) -> DecisionContext:
         return replace(case, node_type=node_type) if node_type else case
     table = for_limit(for_type(table, node_type), case.request.limit_s)
     return replace(case, table=table, node_type=node_type)
-
-
-#: Sizes between the ends of a range whose nodes are counted at a submission.
-_SIZES = 12
-#: Gives the partition as a job sees it; None: it is unknown.
-See = Callable[[AllocationRequest], Partition | None]
-
-
-def in_sizes(
-    job: AllocationRequest,
-    table: PredictionTable,
-    choices: Iterable[int],
-    see: See,
-    *,
-    own: int,
-    margin: float,
-) -> Partition | None:
-    """Partition of a job, counted in the unit of its table; None: it is unknown.
-
-    choices: sizes that come into question.
-    own: what the job asks for.
-    margin: of memory: the least share more than runs needed.
-    """
-    base = see(job)
-    if base is None:
-        return None
-    free: list[tuple[int, NodeAvailability]] = []
-    held: list[NodeAvailability] = []  # by limits alone
-    outlooks: list[tuple[PartitionOutlook, int]] = []
-    for size in sorted({*choices, own}):
-        other = job if size == own else sizes.resized(job, table, size)
-        nodes = sizes.nodes_for(other, table, size, base)
-        if table.unit is Unit.GPUS and "gpu" not in other.tres_per_node:
-            other = replace(other, tres_per_node=f"gres/gpu:{-(-size // nodes)}")
-        other = replace(other, min_nodes=nodes, max_nodes=nodes)
-        part = see(other)
-        if part is None:
-            return None
-        enough = size == own or has_memory(other, part, table, size, margin=margin)
-        if part.largest >= nodes and enough:
-            free.append((size, _in_one(part.profile, size, nodes)))
-            held.append(_in_one(part.by_limits, size, nodes))
-            if isinstance(part.outlook, PartitionOutlook):
-                outlooks.append((part.outlook, nodes))
-    return replace(
-        base,
-        profile=highest([one for _, one in free]) if free else base.profile,
-        limit_profile=highest(held) if held else base.limit_profile,
-        nodes=_in_all(base, table.unit) if free else 0,
-        node_part=1.0,
-        max_nodes=free[-1][0] if free else None,
-        min_nodes=free[0][0] if free else 1,
-        node_mem_bytes=None,
-        pool=None,
-        promised=(),
-        ahead=0,
-        outlook=_outlook([size for size, _ in free], outlooks),
-        spare=_spare(base, table.unit),
-    )
-
-
-def _in_one(free: NodeAvailability, size: int, nodes: int) -> NodeAvailability:
-    """When a job of a size on so many nodes can start: all of it or nothing."""
-    have = tuple(size * (count >= nodes) for count in free.free)
-    return NodeAvailability(free.times_s, have, free.rising)
-
-
-def sizes_between(low: int, high: int, table: PredictionTable) -> list[int]:
-    """Sizes to look at where a job waits for it: the ends, and some of the table between them."""
-    between = [n for n in table.nodes if low < n < high]
-    every = -(-len(between) // _SIZES) or 1
-    return sorted({low, high, *between[every - 1 :: every]})
-
-
-def has_memory(
-    job: ResourceRequest, part: Partition, table: PredictionTable, size: int, *, margin: float
-) -> bool:
-    """Whether a job's memory holds what runs of this size, or the nearest, needed."""
-    given = memory_bytes(job, part) or part.node_mem_bytes
-    if not table.memory or given is None:
-        return True
-    counts = [one.nodes for one in table.memory]
-    index = min(bisect_left(counts, size), len(counts) - 1)
-    near = table.memory[: index + 1]
-    if near[-1].mem_bytes >= UNBOUNDED:
-        return False
-    need = max(one.mem_bytes for one in near if one.mem_bytes < UNBOUNDED)
-    return need * max(size / near[-1].nodes, 1.0) * margin <= given * (sizes.nodes_of(job) or 1)
-
-
-def _outlook(counts: list[int], parts: list[tuple[PartitionOutlook, int]]) -> SizedOutlook | None:
-    """Give the waits by size; None where the queue was not run forward."""
-    if not counts or len(parts) < len(counts):
-        return None
-    return SizedOutlook(sizes=tuple(counts), parts=tuple(parts))
-
-
-def _spare(part: Partition, unit: Unit) -> NodeAvailability | None:
-    """CPUs or GPUs that are free in all, over time; None where there is no list of single nodes."""
-    if part.pool is None:
-        return None
-    changes = [(part.pool.now_s, 0)]
-    for group, names in part.pool.groups.items():
-        before = 0
-        for time_s, cpus, _, gres in group.steps:
-            free = cpus if unit is Unit.CPUS else dict(gres).get("gpu", 0)
-            changes.append((max(time_s, part.pool.now_s), (free - before) * len(names)))
-            before = free
-    return profile(changes)
-
-
-def _in_all(part: Partition, unit: Unit) -> int:
-    """Count the CPUs or GPUs of a partition, for the price of each."""
-    if part.pool is None:
-        return part.nodes * part.node_cpus
-    groups = part.pool.groups.items()
-    if unit is Unit.CPUS:
-        return sum(group.cpus * len(names) for group, names in groups)
-    return sum(dict(group.gres).get("gpu", 0) * len(names) for group, names in groups) or part.nodes

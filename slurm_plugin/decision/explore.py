@@ -101,7 +101,7 @@ def _turnaround_s(one: Option) -> float:
 
 def _has_room(one: Option, scene: PolicyContext) -> bool:
     """Whether limit and memory hold even a long run, and enough nodes are left to others."""
-    limit_s = one.limit_s or scene.partition.max_time_s or inf
+    limit_s = one.limit_s or scene.supply.longest_s or inf
     holds = one.in_limit and one.prediction.high_s <= limit_s
     return holds and one.fits and one.leaves_room and one.wait_s < inf
 

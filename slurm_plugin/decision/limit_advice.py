@@ -21,7 +21,7 @@ from slurm_plugin.decision.allowed_counts import (
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.memory_and_limits import TimeLimits, floors, limits_on, whole_minutes
 from slurm_plugin.decision.node_options import Option
-from slurm_plugin.slurm.cluster_state import Partition
+from slurm_plugin.slurm.supply import Supply
 from slurm_plugin.text.formatting import count, duration, limit_text
 
 #: Finished runs that say little of how long the longest take.
@@ -127,13 +127,13 @@ def basis_of(
     decided: policy.Decision,
     table: PredictionTable,
     rules: PolicySettings,
-    part: Partition,
+    supply: Supply,
 ) -> LimitBasis:
-    """Give what the limits of a job follow from in a partition."""
+    """Give what the limits of a job follow from."""
     any_limit = of_all_limits(case.table or table)
     if decided.request is not None:
         any_limit = for_request(any_limit, decided.request.nodes, request.given)
-    return LimitBasis(request, table, any_limit, rules, part.max_time_s or inf)
+    return LimitBasis(request, table, any_limit, rules, supply.longest_s or inf)
 
 
 def limits_to_ask(option: Option, basis: LimitBasis) -> TimeLimits | None:

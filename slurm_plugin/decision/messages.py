@@ -453,10 +453,10 @@ def would_end(case: DecisionContext, margin: float) -> Callable[[int], bool]:
 
     margin: ratio on the memory that runs needed.
     """
-    request, table, part = case.request, case.table, case.place
-    limit_s = request.asked_limit_s or (part.max_time_s if part else None) or inf
-    bounds = (part.min_nodes, part.largest) if part else (1, inf)
-    share = lower_of(request.mem_node_bytes, part.node_mem_bytes if part else None)
+    request, table, supply = case.request, case.table, case.supply
+    limit_s = request.asked_limit_s or (supply.longest_s if supply else None) or inf
+    bounds = (supply.fewest, supply.most) if supply else (1, inf)
+    share = lower_of(request.mem_node_bytes, supply.node_mem_bytes if supply else None)
 
     def ended(nodes: int) -> bool:
         if table is None or not table.nodes or not bounds[0] <= nodes <= bounds[1]:

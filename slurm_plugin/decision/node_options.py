@@ -29,7 +29,7 @@ from predictor.waits.estimate import ENOUGH, WaitEstimate
 from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
 from slurm_plugin.decision import allowed_counts as counting
 from slurm_plugin.decision.memory_and_limits import TimeLimits, fitting, shortest
-from slurm_plugin.slurm.cluster_state import Partition
+from slurm_plugin.slurm.supply import Supply
 
 #: So long Slurm may take to start a job on idle nodes (its own looks at the queue are up to half a
 #: minute apart): a margin of NIMO's, which Slurm does not know.
@@ -109,7 +109,7 @@ class PolicyInput:
 
     request: counting.Request  #: what it asks for
     table: PredictionTable  #: predicted run time of its application
-    partition: Partition  #: fresh view of the one that it asks for
+    supply: Supply  #: what the partition that it asks for has, fresh
     rules: counting.PolicySettings  #: the site's settings
     now_s: float  #: time of the decision, seconds since the epoch
 
@@ -119,7 +119,7 @@ class PolicyInput:
         table = for_request(self.table, asked, given)
         any_limit = for_request(of_all_limits(self.table), asked, given)
         return PolicyContext(
-            self.request, table, self.partition, self.rules, self.now_s, asked, any_limit
+            self.request, table, self.supply, self.rules, self.now_s, asked, any_limit
         )
 
 
@@ -138,8 +138,8 @@ class PolicyContext(PolicyInput):
     @property
     def question(self) -> counting.CountQuestion:
         """What of it depends neither on the queue nor on the free nodes."""
-        part = self.partition
-        bounds = counting.PartitionBounds(part.min_nodes, part.largest, part.node_mem_bytes)
+        supply = self.supply
+        bounds = counting.PartitionBounds(supply.fewest, supply.most, supply.node_mem_bytes)
         return counting.CountQuestion(
             self.request, self.table, bounds, self.rules, self.asked, self.any_limit
         )
@@ -147,9 +147,9 @@ class PolicyContext(PolicyInput):
     @property
     def price(self) -> float:
         """Delay of others for each node and second: q p/N."""
-        part = self.partition
-        waiting = part.queue + part.queue_mean / 2 + 2
-        return self.rules.policy.price * waiting * part.node_part / part.nodes
+        supply = self.supply
+        waiting = supply.waiting + supply.waiting_mean / 2 + 2
+        return self.rules.policy.price * waiting * supply.part / supply.total
 
     @property
     def hurries(self) -> bool:
@@ -236,7 +236,7 @@ class PolicyContext(PolicyInput):
         """
         if not self.hurries:
             return [True] * len(candidates)
-        weight = self.rules.policy.saving_weight * (2 if self.partition.queue else 1)
+        weight = self.rules.policy.saving_weight * (2 if self.supply.waiting else 1)
         least, worthwhile = inf, list[bool]()
         for one, wait in zip(reversed(candidates), reversed(waits), strict=True):
             product = log(wait.median_s + one.time_s) + weight * log(one.work_s)
@@ -252,7 +252,7 @@ class PolicyContext(PolicyInput):
             return None
         high_s = one.prediction.high_s
         left_s = deadline_s - max(self.now_s, self.request.begin_s) - STARTING_S
-        margin, longest_s = self.rules.policy.limit_margin, self.partition.max_time_s or inf
+        margin, longest_s = self.rules.policy.limit_margin, self.supply.longest_s or inf
         least_s, most_s = self._limits(one)
         best_s, best = None, self._chance_of(one.prediction, least_s, most_s)
         # Slurm starts no job whose limit reaches beyond its deadline: it ends it instead.
@@ -330,13 +330,13 @@ class PolicyContext(PolicyInput):
 
         wait: None: the one with these limits.
         """
-        part, deadline_s, now_s = self.partition, self.request.deadline_s, self.now_s
-        if part.outlook is None or deadline_s is None:
+        supply, deadline_s, now_s = self.supply, self.request.deadline_s, self.now_s
+        if supply.outlook is None or deadline_s is None:
             return None
         if not counting.is_supported(self.table, run.nodes):
             return None
         planned_s, begin_s = least_s or run.high_s, self.request.begin_s
-        wait = wait or part.wait(run.nodes, planned_s, now_s=now_s, begin_s=begin_s)
+        wait = wait or supply.wait(run.nodes, planned_s, now_s=now_s, begin_s=begin_s)
         return wait.chance(run, deadline_s - now_s, limit_s=least_s, most_s=most_s)
 
     def _waits(self, candidates: Sequence[counting.Candidate]) -> list[WaitEstimate]:
@@ -346,16 +346,16 @@ class PolicyContext(PolicyInput):
         for one in candidates:
             nodes, duration = one.prediction.nodes, _planned_s(one)
             since = self.request.begin_s
-            if duration >= before and self.partition.outlook is None:
+            if duration >= before and self.supply.outlook is None:
                 since = self.now_s + waits[-1].median_s
-            waits.append(self.partition.wait(nodes, duration, now_s=self.now_s, begin_s=since))
+            waits.append(self.supply.wait(nodes, duration, now_s=self.now_s, begin_s=since))
             before = duration
         return waits
 
     def _start_by_limits(self, one: counting.Candidate, nodes: int) -> float:
         """When so many nodes are free for a count's limit if all others run to theirs."""
         first_s = max(self.now_s, self.request.begin_s)
-        free = self.partition.by_limits
+        free = self.supply.free_by_limits
         return free.earliest_start(nodes, _planned_s(one), from_s=first_s)
 
     def _opens(self, one: counting.Candidate) -> bool:
@@ -367,20 +367,20 @@ class PolicyContext(PolicyInput):
 
         Jobs that arrive while a grown job runs find only what it left.
         """
-        part, policy = self.partition, self.rules.policy
+        supply, policy = self.supply, self.rules.policy
         nodes, start_s = one.prediction.nodes, self.now_s + wait_s
-        profiles = [part.spare or part.profile]
+        profiles = [supply.free_in_all or supply.free]
         if not self._opens(one):
-            profiles.append(part.spare or part.by_limits)
+            profiles.append(supply.free_in_all or supply.free_by_limits)
         least = min(free.least(start_s, start_s + _planned_s(one)) for free in profiles)
         if nodes > policy.growth_share * least:
             return False
         if policy.bystanders is Bystanders.GROUP:
             return True
-        outlook = self.partition.outlook
+        outlook = supply.outlook
         ends_s = wait_s + one.prediction.high_s
         arriving = outlook.arriving(ends_s, _LEVEL) if outlook else inf
-        return nodes + arriving * self.partition.nodes <= least
+        return nodes + arriving * supply.total <= least
 
     def _allows(self, one: counting.Candidate, wait_s: float) -> bool:
         limit_s = one.limit_s
@@ -390,7 +390,7 @@ class PolicyContext(PolicyInput):
             return True
         if not (self.request.limit_raisable or counting.shortens(one.limits, self.request)):
             return one.prediction.high_s * self.rules.policy.limit_margin <= limit_s
-        return limit_s <= (self.partition.max_time_s or inf)
+        return limit_s <= (self.supply.longest_s or inf)
 
 
 def end_differences(table: PredictionTable, one: Option, asked: Option) -> list[float]:

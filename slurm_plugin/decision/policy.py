@@ -22,7 +22,7 @@ from slurm_plugin.decision import memory_and_limits as needs
 from slurm_plugin.decision.explore import count_to_try, tries_of
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext, PolicyInput
 from slurm_plugin.protocol.reasons import MISSED, Reason
-from slurm_plugin.slurm.cluster_state import Partition
+from slurm_plugin.slurm.supply import Supply
 from slurm_plugin.text.formatting import clock, duration, percent
 
 
@@ -60,7 +60,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 def decide(given: PolicyInput) -> Decision:
     """Choose the node count of a job."""
     request = given.request
-    asked = as_scheduled(request, given.partition, now_s=given.now_s)
+    asked = as_scheduled(request, given.supply, now_s=given.now_s)
     if asked is None:
         return Decision(action=Action.KEEP, reason=request.fixed or Reason.BEYOND_LIMITS)
     scene = given.compared_with(asked)
@@ -113,20 +113,20 @@ def _why_distrusted(table: PredictionTable) -> Reason:
     return Reason.NAME_ONLY if table.is_guess else Reason.MIXED_RUNS
 
 
-def as_scheduled(request: counting.Request, partition: Partition, *, now_s: float) -> int | None:
+def as_scheduled(request: counting.Request, supply: Supply, *, now_s: float) -> int | None:
     """Node count that Slurm itself would give; None where the partition does not have that many.
 
     Slurm starts a job once its fewest nodes are free, and gives it all that are free then.  It
     plans by time limits: what others' jobs are predicted to take does not count.
     """
     if request.asked is not None:
-        return request.asked if request.asked <= partition.largest else None
-    high = min(request.high, partition.largest)
+        return request.asked if request.asked <= supply.most else None
+    high = min(request.high, supply.most)
     if request.low > high:
         return None
     begin = max(now_s, request.begin_s)
-    duration = request.limit_s or partition.max_time_s or inf
-    there = partition.by_limits
+    duration = request.limit_s or supply.longest_s or inf
+    there = supply.free_by_limits
     start = there.earliest_start(request.low, duration, from_s=begin)
     free = min(high, there.least(start, start + duration)) if start < inf else high
     return max(free - free % request.segment, request.low)
@@ -287,7 +287,7 @@ def every_option(given: PolicyInput, decision: Decision) -> list[Option]:
     asked = decision.request.nodes if decision.request else given.request.low
     scene = given.compared_with(asked)
     table = scene.table
-    counts = {n for n in table.nodes if n <= given.partition.largest}
+    counts = {n for n in table.nodes if n <= given.supply.most}
     counts = {n for n in counts if verdict_at(table, n) is not Verdict.REFUSED}
     if not counts:
         return list(decision.options)
@@ -314,16 +314,16 @@ _PASTED_S = 300.0
 _SUREST = 0.99  #: highest chance that is said
 
 
-def remedies(given: PolicyInput, others: Iterable[Partition], decided: Decision) -> tuple[str, ...]:
+def remedies(given: PolicyInput, others: Iterable[Supply], decided: Decision) -> tuple[str, ...]:
     """Say what would make a deadline with the confidence that the site wants.
 
-    others: partitions that the job might ask for instead, as it would see them.
+    others: what partitions have that the job might ask for instead.
     decided: what was decided of the job.
     Returns tuple: options of sbatch, each with its chance: another count, a shorter limit, another
         partition, a later deadline.  Empty where waits have no distribution.
     """
     asked, request, rules = decided.request or decided.chosen, given.request, given.rules
-    if asked is None or request.deadline_s is None or given.partition.outlook is None:
+    if asked is None or request.deadline_s is None or given.supply.outlook is None:
         return ()
     if not counting.is_supported(given.table, asked.nodes):
         return ()
@@ -353,12 +353,12 @@ def advised(request: counting.Request) -> counting.Request:
 
 def _counts(scene: PolicyContext, options: Iterable[Option]) -> Iterator[str]:
     """Yield the nearest smaller and the nearest larger node count that would make it."""
-    request, part = scene.request, scene.partition
+    request, supply = scene.request, scene.supply
     useful = [
         option
         for option in sorted(options, key=lambda o: o.nodes)
         if option.nodes % request.segment == 0
-        and part.min_nodes <= option.nodes <= part.largest
+        and supply.fewest <= option.nodes <= supply.most
         and counting.scales(scene.table, [option.nodes])
         and _makes_it(option, scene.rules)
     ]
@@ -391,18 +391,18 @@ def _limit(scene: PolicyContext, options: Iterable[Option]) -> Iterator[str]:
 
 
 def _partitions(
-    scene: PolicyContext, asked: Option, others: Iterable[Partition], left_s: float
+    scene: PolicyContext, asked: Option, others: Iterable[Supply], left_s: float
 ) -> Iterator[str]:
     """Yield the other partition that is most likely to make it."""
     limit_s, best, begin_s = asked.limit_s or 0.0, ("", 0.0), scene.request.begin_s
     for other in others if covers(scene.table, asked.nodes) else ():
-        if other.outlook is None or asked.nodes > other.largest:
+        if other.outlook is None or asked.nodes > other.most:
             continue
-        if limit_s > (other.max_time_s or inf):
+        if limit_s > (other.longest_s or inf):
             continue
         wait = other.wait(asked.nodes, limit_s or inf, now_s=scene.now_s, begin_s=begin_s)
         chance = wait.chance(at(scene.table, asked.nodes), left_s, limit_s=limit_s)
-        best = max(best, (other.name, chance), key=lambda one: one[1])
+        best = max(best, (other.partition, chance), key=lambda one: one[1])
     if best[0] and best[1] >= scene.rules.deadline.confidence:
         yield _with_chance(f"--partition={best[0]}", best[1])
 

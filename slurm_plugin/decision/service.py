@@ -304,13 +304,13 @@ class DecisionService:
         problem = self._blind(case)
         if case.table is not None and not case.table.nodes:
             problem = problem or messages.without_times(case.table)
-        if problem is not None or case.table is None or case.place is None:
+        if problem is not None or case.table is None or case.supply is None:
             reason = case.request.fixed or problem or Reason.UNKNOWN_APPLICATION
             return Decision(action=Action.KEEP, reason=reason)
         request = case.request
         if request.explore and self.tries.pending(case.table, self._cluster, case.now_s):
             request = msgspec.structs.replace(request, explore=False)
-        given = PolicyInput(request, case.table, case.place, self._rules, case.now_s)
+        given = PolicyInput(request, case.table, case.supply, self._rules, case.now_s)
         proven = bool(request.proven) and not self._recent.is_study(
             case.table.key, request.low, case.now_s
         )
@@ -328,10 +328,10 @@ class DecisionService:
         """Add what would make the deadline, where it may be missed and a user can read it."""
         if decided.reason not in MISSED or case.site.mode is Mode.OBSERVE:
             return decided
-        if case.table is None or case.place is None:
+        if case.table is None or case.supply is None:
             return decided
         others = self._contexts.other_partitions(case) if case.request.unit is Unit.NODES else ()
-        given = PolicyInput(case.request, case.table, case.place, self._rules, case.now_s)
+        given = PolicyInput(case.request, case.table, case.supply, self._rules, case.now_s)
         return msgspec.structs.replace(decided, remedies=remedies(given, others, decided))
 
     def _blind(self, case: DecisionContext) -> Reason | None:

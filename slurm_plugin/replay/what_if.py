@@ -242,7 +242,7 @@ class WhatIf:
                 asked=own.nodes,
                 limit_s=own.limit_s,
             )
-            decision = decide(PolicyInput(request, moldable.table, partition, rules, now_s))
+            decision = decide(PolicyInput(request, moldable.table, partition.supply, rules, now_s))
             reasons[decision.reason] += 1
             if decision.action is not Action.SET or decision.chosen is None:
                 return own

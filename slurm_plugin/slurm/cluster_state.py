@@ -5,16 +5,17 @@ Structures of msgspec where each submission makes some anew: a tenth of a datacl
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil, inf
+from math import inf
 from typing import Self, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from predictor.waits.estimate import WaitEstimate, certain
+from sacct_ingest.runs.layout import Unit
 from slurm_plugin.slurm.limits import LimitTables, NodeBounds
 from slurm_plugin.slurm.node_pool import NodeAvailability, NodePool, NodeShare, Promise
 from slurm_plugin.slurm.outlook import Outlook
+from slurm_plugin.slurm.supply import Supply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,8 +167,6 @@ class Partition(RawPartition, frozen=True, kw_only=True):
     queue_mean: float = 0.0  #: the same, averaged over about a day
     pool: NodePool | None = None  #: its nodes one by one; None: only ``profile`` is available
     promised: tuple[Promise, ...] = ()  #: taken off the profile already
-    #: what is free in all, where the profile is that of one node's CPUs or GPUs
-    spare: NodeAvailability | None = None
     bound: str = ""  #: limit of QOS or association that cuts the node counts, for people
     outlook: Outlook | None = None  #: None: waits follow from ``profile``
     ahead: float = 0.0  #: nodes of jobs that were let in since, of shared ones the parts
@@ -183,6 +182,28 @@ class Partition(RawPartition, frozen=True, kw_only=True):
     def by_limits(self) -> NodeAvailability:
         """Nodes free from now on if all jobs run to their time limits, as Slurm plans."""
         return self.limit_profile or self.profile
+
+    @property
+    def supply(self) -> Supply:
+        """Its nodes, as a job sees them that this partition was made for."""
+        return Supply(
+            partition=self.name,
+            unit=Unit.NODES,
+            total=self.nodes,
+            part=self.node_part,
+            fewest=self.min_nodes,
+            most=self.largest,
+            free=self.profile,
+            free_by_limits=self.by_limits,
+            longest_s=self.max_time_s,
+            node_mem_bytes=self.node_mem_bytes,
+            waiting=self.queue,
+            waiting_mean=self.queue_mean,
+            outlook=self.outlook,
+            promised=bool(self.promised),
+            ahead=self.ahead,
+            blocked_s=self.blocked_s,
+        )
 
     def for_job(
         self, share: NodeShare, allowed: NodeBounds, flags: Collection[str] = (), *, user: str = ""
@@ -218,32 +239,6 @@ class Partition(RawPartition, frozen=True, kw_only=True):
         return replace(
             self, profile=free, limit_profile=held, nodes=nodes, node_part=part, outlook=outlook
         )
-
-    def wait(self, nodes: int, limit_s: float, *, now_s: float, begin_s: float) -> WaitEstimate:
-        """Estimate how long a job waits from now on.
-
-        nodes: how many it asks for.
-        limit_s: its time limit.
-        now_s: the present, seconds since the epoch.
-        begin_s: it does not start before this.
-        """
-        if self.outlook is None:
-            first_s = max(now_s, begin_s)
-            start_s = self.profile.earliest_start(nodes, limit_s, from_s=first_s)
-            return certain(start_s - now_s, bound=start_s > first_s)
-        behind = max(min(nodes + ceil(self.ahead / self.node_part), self.nodes), nodes)
-        estimate = self.outlook.wait(behind, limit_s)
-        if estimate is None:
-            return certain(inf)
-        after_s = max(begin_s, self.blocked_s)
-        if self.promised and nodes * self.node_part + self.ahead > self.nodes:
-            # Jobs that the queue does not show yet take all nodes: it starts when they are through.
-            through_s = self.profile.earliest_start(nodes, limit_s, from_s=now_s)
-            later = through_s > max(after_s, now_s + estimate.median_s)
-            after_s = max(after_s, through_s)
-            # The record knows nothing of these.
-            estimate = replace(estimate, recorded=0, bound=later)
-        return estimate.after(after_s - now_s)
 
     def _fitting(
         self, share: NodeShare

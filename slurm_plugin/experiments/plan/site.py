@@ -502,8 +502,9 @@ def expected_nodes(
         return partition.profile
     limit_s = limit_s or partition.max_time_s or inf
     changes, before = [(now_s, 0)], 0
+    supply = partition.supply
     for nodes in range(1, partition.nodes + 1):
-        wait_s = partition.wait(nodes, limit_s, now_s=now_s, begin_s=now_s).median_s
+        wait_s = supply.wait(nodes, limit_s, now_s=now_s, begin_s=now_s).median_s
         if wait_s == inf:
             break
         start_s = now_s + (wait_s if wait_s > _AT_ONCE_S else 0.0)

@@ -21,7 +21,7 @@ def policy(**fields):
 
 
 def choose(request=REQUEST, learned=None, part=None, by=RULES):
-    return decide(PolicyInput(request, learned or table(), part or partition(), by, NOW))
+    return decide(PolicyInput(request, learned or table(), (part or partition()).supply, by, NOW))
 
 
 def tailed(time_of=None, **fields):

@@ -28,7 +28,7 @@ def advice(request=None, learned=None, part=ALL, *, fresh=True, unknown=False):
         request or Request(low=1, high=16, limit_s=7200.0),
         None if unknown else learned or table(),
         part,
-        part,
+        part and part.supply,
         NOW,
     )
     return advice_of(case, rules(), fresh=fresh)

@@ -57,12 +57,17 @@ def request(left_s, nodes=8, **fields):
     return Request(**given | fields, deadline_s=NOW + left_s)
 
 
+def judged_by(asked, where, learned=None):
+    """Give what a request is decided on by, in a partition."""
+    return PolicyInput(asked, learned or TABLE, where.supply, rules(), NOW)
+
+
 def rules(**fields):
     return PolicySettings.of(thrifty(deadline=Deadline(missed=OnMissed.REFUSE, **fields)))
 
 
 def judged(asked, where, made=None):
-    return decide(PolicyInput(asked, TABLE, where, made or rules(), NOW))
+    return decide(PolicyInput(asked, TABLE, where.supply, made or rules(), NOW))
 
 
 SELDOM = [0.0] * 37 + [5_000.0] * 3  # 7.5 % wait long
@@ -88,14 +93,12 @@ def test_the_limit_has_to_end_by_the_deadline_whenever_the_job_starts():
 
 def test_run_times_that_vary_count_with_the_wait():
     vary = table(spread=2.0)
-    one = decide(PolicyInput(request(900.0), vary, part(lambda *_: [300.0] * 40), rules(), NOW))
+    one = decide(judged_by(request(900.0), part(lambda *_: [300.0] * 40), vary))
     # In 600 s: log(600/550) is 0.2 standard deviations above the median.
     assert one.chosen.chance is not None
     assert one.reason is Reason.DEADLINE_MISSED
     within = decide(
-        PolicyInput(
-            request(1_500.0, limit_s=1_100.0), vary, part(lambda *_: [300.0] * 40), rules(), NOW
-        )
+        judged_by(request(1_500.0, limit_s=1_100.0), part(lambda *_: [300.0] * 40), vary)
     )
     assert within.chosen.chance == pytest.approx(0.97, abs=0.02)
 
@@ -115,8 +118,11 @@ def test_messages_say_what_would_make_it():
 
     asked, where = request(4_500.0), part(wait_of)
     decided = judged(asked, where)
-    others = [part(lambda *_: [10.0] * 40, name="short"), part(lambda *_: SELDOM, name="long")]
-    reported = policy.remedies(PolicyInput(asked, TABLE, where, rules(), NOW), others, decided)
+    others = [
+        part(lambda *_: [10.0] * 40, name="short").supply,
+        part(lambda *_: SELDOM, name="long").supply,
+    ]
+    reported = policy.remedies(judged_by(asked, where), others, decided)
     advised, elsewhere, later = reported
     assert advised == "--time=00:12:00 (99 %)"
     assert elsewhere == "--partition=short (99 %)"
@@ -131,9 +137,9 @@ def test_what_would_make_it_is_what_advice_says(low, high):
     asked, where = request(2_000.0, low=low, high=high), part(lambda *_: [0.0] * 40)
     decided = judged(asked, where)
     assert decided.reason is Reason.DEADLINE_LIMIT
-    reported = policy.remedies(PolicyInput(asked, TABLE, where, rules(), NOW), [], decided)
+    reported = policy.remedies(judged_by(asked, where), [], decided)
     case = DecisionContext(
-        job(), Identity("alice", "solve"), Mode.ENFORCE, asked, TABLE, where, where, NOW
+        job(), Identity("alice", "solve"), Mode.ENFORCE, asked, TABLE, where, where.supply, NOW
     )
     advice = advice_of(case, rules(), fresh=True)
     time = advice.time_directive.removeprefix("#SBATCH ")
@@ -146,18 +152,14 @@ def test_what_would_make_it_is_what_advice_says(low, high):
 def test_where_counts_have_no_prediction_a_later_deadline_is_left():
     asked, where = request(4_500.0), part(lambda *_: SELDOM)
     unknown = dataclasses.replace(TABLE, verdicts=(Verdict.REFUSED,) * len(TABLE.nodes))
-    (later,) = policy.remedies(
-        PolicyInput(asked, unknown, where, rules(), NOW), [], judged(asked, where)
-    )
+    (later,) = policy.remedies(judged_by(asked, where, unknown), [], judged(asked, where))
     assert later.startswith("--deadline=")
 
 
 def test_nothing_is_proposed_that_is_no_surer():
     asked, where = request(4_500.0), part(lambda *_: [5_000.0] * 40)
-    others = [part(lambda *_: [6_000.0] * 40, name="long")]
-    reported = policy.remedies(
-        PolicyInput(asked, TABLE, where, rules(), NOW), others, judged(asked, where)
-    )
+    others = [part(lambda *_: [6_000.0] * 40, name="long").supply]
+    reported = policy.remedies(judged_by(asked, where), others, judged(asked, where))
     (later,) = reported
     assert later.startswith("--deadline=")
 
@@ -165,7 +167,7 @@ def test_nothing_is_proposed_that_is_no_surer():
 def test_waits_by_limits_alone_propose_nothing():
     asked = request(3_700.0)
     decided = judged(asked, partition())
-    assert policy.remedies(PolicyInput(asked, TABLE, partition(), rules(), NOW), [], decided) == ()
+    assert policy.remedies(judged_by(asked, partition()), [], decided) == ()
 
 
 def test_the_policy_takes_the_same_waits():
@@ -173,8 +175,8 @@ def test_the_policy_takes_the_same_waits():
         return [3_000.0] * 40 if nodes > 8 else [0.0] * 40
 
     asked = Request(low=1, high=32, limit_s=7_200.0, asked_limit_s=7_200.0)
-    free = decide(PolicyInput(asked, TABLE, partition(), rules(), NOW))
-    crowded = decide(PolicyInput(asked, TABLE, part(wait_of), rules(), NOW))
+    free = decide(judged_by(asked, partition()))
+    crowded = decide(judged_by(asked, part(wait_of)))
     assert crowded.chosen.nodes <= 8 < 32
     assert {o.nodes: o.wait_s for o in crowded.options}[16] == 3_000.0
     assert {o.wait_s for o in free.options} == {0.0}
@@ -185,24 +187,24 @@ def test_a_wait_without_a_record_is_no_reason_for_fewer_nodes(recorded, nodes):
     where = part(lambda n, _: [3_000.0 if n > 8 else 0.0] * 40, recorded=recorded)
     asked = Request(low=1, high=32, limit_s=7_200.0, asked_limit_s=7_200.0)
     free = PolicySettings.of(Config(policy=Policy(price=0.0)))
-    assert decide(PolicyInput(asked, TABLE, where, free, NOW)).chosen.nodes == nodes
+    assert decide(PolicyInput(asked, TABLE, where.supply, free, NOW)).chosen.nodes == nodes
 
 
 def test_the_time_until_a_jobs_begin_is_no_wait_without_a_record():
     where = part(lambda *_: [0.0] * 40, recorded=0)
     asked = Request(low=1, high=32, limit_s=7_200.0, asked_limit_s=7_200.0)
-    at_once = decide(PolicyInput(asked, TABLE, where, rules(), NOW))
-    later = decide(PolicyInput(replace(asked, begin_s=NOW + 3_600.0), TABLE, where, rules(), NOW))
+    at_once = decide(judged_by(asked, where))
+    later = decide(judged_by(replace(asked, begin_s=NOW + 3_600.0), where))
     assert later.chosen.nodes <= at_once.chosen.nodes < 32
 
 
 def test_who_comes_behind_a_burst_waits_for_it_though_the_queue_was_idle():
     where = part(lambda *_: [0.0] * 40)
-    assert where.wait(8, 600.0, now_s=NOW, begin_s=NOW).median_s == 0.0
+    assert where.supply.wait(8, 600.0, now_s=NOW, begin_s=NOW).median_s == 0.0
     for _ in range(where.nodes // 8):
-        assert where.wait(8, 600.0, now_s=NOW, begin_s=NOW).median_s == 0.0
+        assert where.supply.wait(8, 600.0, now_s=NOW, begin_s=NOW).median_s == 0.0
         where = where.promise(8, NOW, NOW + 600.0)
-    assert where.wait(8, 600.0, now_s=NOW, begin_s=NOW).median_s == 600.0
+    assert where.supply.wait(8, 600.0, now_s=NOW, begin_s=NOW).median_s == 600.0
 
 
 def test_a_chance_of_just_the_confidence_is_enough():
@@ -228,18 +230,16 @@ def test_a_run_that_just_ends_by_the_deadline_is_held_up_by_its_limit_alone():
 def test_more_nodes_may_start_earlier_where_the_queue_was_run_forward():
     asked = Request(low=1, high=32, limit_s=7_200.0, asked_limit_s=7_200.0)
     where = part(lambda nodes, _: [0.0 if nodes > 8 else 3_000.0] * 40)
-    options = decide(PolicyInput(asked, table(amdahl(500.0, 900.0)), where, rules(), NOW)).options
+    options = decide(judged_by(asked, where, table(amdahl(500.0, 900.0)))).options
     assert {o.nodes > 8: o.wait_s for o in options} == {False: 3_000.0, True: 0.0}
 
 
 def test_waits_count_from_the_begin_that_a_job_asks_for():
     asked = Request(low=1, high=32, limit_s=7_200.0, asked_limit_s=7_200.0, begin_s=NOW + 500)
     for where in (partition(), part(lambda *_: [0.0] * 40)):
-        made = decide(PolicyInput(asked, TABLE, where, rules(), NOW)).options
+        made = decide(judged_by(asked, where)).options
         assert {o.wait_s for o in made} == {500.0}
-        past = decide(
-            PolicyInput(replace(asked, begin_s=NOW - 500), TABLE, where, rules(), NOW)
-        ).options
+        past = decide(judged_by(replace(asked, begin_s=NOW - 500), where)).options
         assert {o.wait_s for o in past} == {0.0}
 
 
@@ -292,7 +292,7 @@ def rows_of(left_s, limit_s, nodes, where):
     asked = request(left_s, nodes, limit_s=limit_s, asked_limit_s=limit_s)
     asked = replace(asked, fixed=Reason.FIXED_COUNT, time_use=TimeUse.ADVISE)
     case = DecisionContext(
-        job(), Identity("alice", "solve"), Mode.OBSERVE, asked, tailed(), where, where, NOW
+        job(), Identity("alice", "solve"), Mode.OBSERVE, asked, tailed(), where, where.supply, NOW
     )
     made = advice_of(case, rules(), fresh=True)
     return {row.nodes: row for row in made.rows}
@@ -324,7 +324,7 @@ def test_one_request_has_one_chance_whatever_count_or_limit_the_command_names(
     assert (again.chance, again.limit_s) == (pytest.approx(row.chance), None)
     # No limit is named that lowers the chance.
     run = at(tailed(), nodes)
-    kept = where.wait(nodes, own_s, now_s=NOW, begin_s=NOW).chance(
+    kept = where.supply.wait(nodes, own_s, now_s=NOW, begin_s=NOW).chance(
         run, left_s, limit_s=own_s, most_s=own_s
     )
     assert row.chance >= kept - 0.01

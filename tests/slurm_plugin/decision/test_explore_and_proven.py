@@ -41,7 +41,7 @@ def learned(*counts, tries=0, **fields):
 
 def decided(request=JOB, known=None, part=None, **rules):
     given = part or partition(nodes=8)
-    return decide(PolicyInput(request, known or learned(), given, policy(**rules), NOW))
+    return decide(PolicyInput(request, known or learned(), given.supply, policy(**rules), NOW))
 
 
 def test_a_range_that_ran_on_its_most_nodes_alone_is_tried_on_fewer():

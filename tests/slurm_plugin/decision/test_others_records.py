@@ -141,11 +141,11 @@ def test_by_limits_alone_no_choice_starts_and_ends_later_than_the_request(asked,
     if asked.asked is not None:
         asked = replace(asked, asked=min(max(asked.asked, low), high))
     learned = table(curve, nodes=range(1, 17), observed=(1, 2, 4, 8, 16))
-    decided = decide(PolicyInput(asked, learned, part, by, NOW))
+    decided = decide(PolicyInput(asked, learned, part.supply, by, NOW))
     if decided.action is not Action.SET:
         return
     chosen, begin_s = decided.chosen, max(NOW, asked.begin_s)
-    own = as_scheduled(asked, part, now_s=NOW)
+    own = as_scheduled(asked, part.supply, now_s=NOW)
     assert decided.request.nodes == own
     alone_s = start_by_limits(part, asked.asked or asked.low, asked.limit_s, begin_s)
     start_s = start_by_limits(part, chosen.nodes, chosen.limit_s, begin_s)

@@ -20,6 +20,7 @@ from tests.predictor.tables.test_build import history_of, table_of
 from tests.slurm_plugin.decision.choosing import REQUEST, RULES, choose, due, policy, tailed, timed
 from tests.slurm_plugin.made import NOW, amdahl, idle, partition, rules, table, thrifty
 
+SUPPLY = partition().supply
 STRICT = rules(thrifty(deadline=Deadline(missed=OnMissed.REFUSE)))
 
 
@@ -44,7 +45,7 @@ CERTAIN = table(spread=1.0)
     ],
 )
 def test_the_count_that_slurm_would_give(fields, expected):
-    assert as_scheduled(replace(REQUEST, **fields), partition(), now_s=NOW) == expected
+    assert as_scheduled(replace(REQUEST, **fields), SUPPLY, now_s=NOW) == expected
 
 
 def test_the_count_is_that_of_the_first_moment_with_enough_nodes_for_the_whole_run():
@@ -52,7 +53,7 @@ def test_the_count_is_that_of_the_first_moment_with_enough_nodes_for_the_whole_r
     free = profile([(NOW, 6), (NOW + 3600, -2), (NOW + 7200, 8)])
 
     def given(**fields):
-        return as_scheduled(replace(REQUEST, **fields), partition(free), now_s=NOW)
+        return as_scheduled(replace(REQUEST, **fields), partition(free).supply, now_s=NOW)
 
     assert given(low=1, limit_s=3600.0) == 6
     assert given(low=1, limit_s=3601.0) == 4
@@ -62,7 +63,7 @@ def test_the_count_is_that_of_the_first_moment_with_enough_nodes_for_the_whole_r
     # Without a limit it is the partition's, or none at all.
     assert given(low=1, limit_s=None) == 4
     longest = partition(free, max_time_s=3000.0)
-    assert as_scheduled(replace(REQUEST, limit_s=None), longest, now_s=NOW) == 6
+    assert as_scheduled(replace(REQUEST, limit_s=None), longest.supply, now_s=NOW) == 6
     # Never free: what the range allows.
     assert given(low=13, high=16, limit_s=60.0) == 16
 
@@ -202,7 +203,7 @@ def test_every_count_of_the_partition_is_reported():
     for nodes, expected in ((32, [1, 2, 4, 8, 16, 32]), (16, [1, 2, 4, 8, 16])):
         part = partition(idle(nodes), nodes=nodes, max_nodes=nodes)
         decided = choose(learned=learned, part=part)
-        reported = every_option(PolicyInput(REQUEST, learned, part, rules(), NOW), decided)
+        reported = every_option(PolicyInput(REQUEST, learned, part.supply, rules(), NOW), decided)
         assert [option.nodes for option in reported if option.nodes in learned.nodes] == expected
 
 
@@ -210,18 +211,18 @@ def test_where_nothing_can_be_said_the_decision_is_what_there_is():
     refused = table(verdict=Verdict.REFUSED)
     decided = choose(learned=refused)
     assert (decided.action, decided.options, decided.chosen) == (Action.KEEP, (), None)
-    assert every_option(PolicyInput(REQUEST, refused, partition(), rules(), NOW), decided) == []
+    assert every_option(PolicyInput(REQUEST, refused, SUPPLY, rules(), NOW), decided) == []
 
 
 def test_a_request_outside_the_table_is_compared_with_the_nearest_count():
     learned = table(nodes=[4, 8, 16], observed=(4, 8, 16))
     request = replace(REQUEST, low=1, high=2)
     decided = choose(request, learned=learned)
-    reported = every_option(PolicyInput(request, learned, partition(), rules(), NOW), decided)
+    reported = every_option(PolicyInput(request, learned, SUPPLY, rules(), NOW), decided)
     assert [option.nodes for option in reported] == [4, 8, 16]
     between = replace(REQUEST, low=6, high=6)
     decided = choose(between, learned=learned)
-    reported = every_option(PolicyInput(between, learned, partition(), rules(), NOW), decided)
+    reported = every_option(PolicyInput(between, learned, SUPPLY, rules(), NOW), decided)
     assert [option.nodes for option in reported] == [4, 6, 8, 16]
 
 
@@ -229,7 +230,7 @@ def test_beyond_the_table_the_nearest_count_is_the_largest():
     learned = table(nodes=[4, 8, 16], observed=(4, 8, 16))
     request = replace(REQUEST, low=20, high=24, limit_s=400.0, limit_raisable=False)
     decided = choose(request, learned=learned)
-    reported = every_option(PolicyInput(request, learned, partition(), rules(), NOW), decided)
+    reported = every_option(PolicyInput(request, learned, SUPPLY, rules(), NOW), decided)
     # The limit that holds on 16 nodes does not on 4.
     assert {option.nodes: option.in_limit for option in reported} == {4: False, 8: False, 16: True}
 

@@ -8,8 +8,8 @@ from predictor.types import UNBOUNDED, Memory, MemoryNeed, MemoryTerm
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import OptIn, SizesRule
-from slurm_plugin.decision.context_builder import in_sizes
 from slurm_plugin.decision.memory_and_limits import memory_to_ask
+from slurm_plugin.decision.sized_supply import sized_supply
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import HookLevel
@@ -448,8 +448,8 @@ def test_the_price_counts_the_cpus_or_gpus_of_all_nodes(learned, fields, total):
     whole = look(FREE).partitions["batch"]
     assert whole.nodes == 4
     request = one_node(**{"cpus_per_task": 1} | fields)
-    made = in_sizes(request, learned, (1, 2, 4), lambda _job: whole, own=1, margin=1.2)
-    assert made.nodes == total
+    made = sized_supply(request, learned, (1, 2, 4), lambda _job: whole, own=1, margin=1.2)
+    assert made.total == total
 
 
 @pytest.mark.parametrize(("waiting", "fewer"), [(0, False), (40, True)])

@@ -174,7 +174,7 @@ def test_an_objective_changes_what_a_count_costs_within_the_guard():
     request = timed(asked=8)
     fast, least = choose(request), choose(replace(request, objective=Objective.ENERGY))
     assert (least.reason, least.action) == (Reason.LEAST_NODE_TIME, fast.action)
-    options = every_option(PolicyInput(request, table(), partition(), RULES, NOW), least)
+    options = every_option(PolicyInput(request, table(), partition().supply, RULES, NOW), least)
     within = [one for one in options if one.in_guard]
     assert least.chosen.nodes == min(one.nodes for one in within) < fast.chosen.nodes
 

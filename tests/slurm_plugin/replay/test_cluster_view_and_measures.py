@@ -67,7 +67,7 @@ def waits_at(moment, asked, expected=EXPECTED):
     def shape_of(job, now_s):
         if now_s == moment:
             part = viewer.look(now_s)
-            made = (part.wait(n, limit, now_s=now_s, begin_s=-inf) for n, limit in asked)
+            made = (part.supply.wait(n, limit, now_s=now_s, begin_s=-inf) for n, limit in asked)
             waits.extend(one.median_s for one in made)
         return [*SHAPES, JobShape(1, 2000.0, 10.0)][job]
 

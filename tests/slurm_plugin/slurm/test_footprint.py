@@ -118,7 +118,7 @@ def chosen(part, **fields):
     one = job(**fields)
     site = JobSettings(mode=Mode.ENFORCE, time_limit=TimeUse.OFF, trust=Trust.AUTO)
     asked = Asked(one, None, part, JobNames(), site, OptIn()).request(None, now_s=NOW)
-    made = decide(PolicyInput(asked, recorded, part, rules(), NOW))
+    made = decide(PolicyInput(asked, recorded, part.supply, rules(), NOW))
     return made.chosen.nodes if made.chosen else None
 
 

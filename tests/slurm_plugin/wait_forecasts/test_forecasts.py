@@ -58,7 +58,7 @@ def attached(made, state, at_s=NOW):
 
 def wait_s(cluster, nodes=1, limit_s=60.0):
     part = cluster.partitions["batch"]
-    return part.wait(nodes, limit_s, now_s=cluster.taken_s, begin_s=0.0).median_s
+    return part.supply.wait(nodes, limit_s, now_s=cluster.taken_s, begin_s=0.0).median_s
 
 
 def full(**fields):
@@ -159,12 +159,12 @@ def test_trouble_leaves_the_waits_of_the_limits(caplog):
 def test_jobs_booked_since_stand_before_the_next():
     part = attached(outlooks(), visible()).partitions["batch"]
     times = {"now_s": NOW, "begin_s": 0.0}
-    assert part.wait(2, 60.0, **times).median_s == 0.0
+    assert part.supply.wait(2, 60.0, **times).median_s == 0.0
     busy = attached(outlooks(), visible(running(1, "n0", end_s=NOW + 9_000))).partitions["batch"]
     later = busy.promise(2, NOW, NOW + 60)
-    assert busy.wait(3, 60.0, **times).median_s == 0.0
-    assert later.wait(3, 60.0, **times).median_s > 1_000
-    assert busy.blocked(NOW + 500).wait(1, 60.0, **times).median_s == 500.0
+    assert busy.supply.wait(3, 60.0, **times).median_s == 0.0
+    assert later.supply.wait(3, 60.0, **times).median_s > 1_000
+    assert busy.blocked(NOW + 500).supply.wait(1, 60.0, **times).median_s == 500.0
 
 
 def test_jobs_that_wait_have_an_estimate_of_their_own():
@@ -392,7 +392,7 @@ def test_a_user_waits_for_what_that_user_has_in_the_queue():
         part = cluster.partitions["batch"].for_job(
             NodeShare(), NodeBounds(low=1, high=4), user=user
         )
-        return part.wait(1, 60.0, now_s=NOW, begin_s=0.0).median_s
+        return part.supply.wait(1, 60.0, now_s=NOW, begin_s=0.0).median_s
 
     assert wait_of("ann") == pytest.approx(100_000, rel=0.1)
     assert wait_of("eve") == pytest.approx(10 * wait_of("ann"), rel=0.01)
