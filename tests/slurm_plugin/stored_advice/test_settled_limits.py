@@ -2,19 +2,7 @@
 
 import re
 
-import pytest
-
-from predictor.table import decode
-from sacct_ingest.records import CURVE_LEVELS
-from sacct_ingest.store import Store
-from slurm_plugin.config.setting_types import TimeUse
-from slurm_plugin.config.settings import Config, TimeLimit
 from slurm_plugin.reports.advice_text import options_of
-from slurm_plugin.store_access import last_runs
-from slurm_plugin.stored_advice.advise import advise_like
-from slurm_plugin.stored_advice.usual_job import usual_job
-from tests.slurm_plugin import random_stores
-from tests.slurm_plugin.made import NOW
 
 #: Limits that a job asks for, minutes; None: none.
 MINUTES = (None, 3, 10, 15, 45, 60, 240, 1440, 10080)
@@ -24,23 +12,6 @@ WEEK = 10080
 def asked(usual, minutes):
     options = {name: value for name, value in usual.options.items() if name != "time"}
     return usual._replace(options=options | ({"time": str(minutes)} if minutes else {}))
-
-
-@pytest.fixture(scope="module", params=random_stores.SEEDS)
-def jobs(request, tmp_path_factory):
-    """The usual job of each application, with what advises on others like it."""
-    path = random_stores.filled(tmp_path_factory.getbasetemp(), request.param)
-    config = Config(
-        cluster="pine", store=f"sqlite:///{path}", time_limit=TimeLimit(use=TimeUse.SET)
-    )
-    with Store.open(config.store_url) as store:
-        tables = [decode(row.payload) for row in store.fits.all() if row.level in CURVE_LEVELS]
-        usual = [(table, usual_job(table, last_runs(store, table))) for table in tables]
-
-        def advise(one):
-            return advise_like(store, one, config, now_s=NOW)
-
-        yield [(table, one, advise) for table, one in usual if one]
 
 
 def given(advice):
