@@ -14,11 +14,11 @@ from sacct_ingest.runs.input_sizes import sizes_of, to_text
 from sacct_ingest.scripts.input_words import input_words
 from sacct_ingest.scripts.job_script import CommandLine, checked_options
 from sacct_ingest.scripts.signature import comment_of, parsed_line
-from sacct_ingest.store.inputs import NotLookedAt
 from sacct_ingest.text.tag import parse_tag
 
 if TYPE_CHECKING:
     from sacct_ingest.store import Store
+    from sacct_ingest.store.inputs import NotLookedAt
 
 #: Runs of one look, the newest; they are stored so many at a time.
 _MOST: Final = 5000
@@ -72,7 +72,7 @@ def look_at_inputs(
     return total
 
 
-def _look_at(store: "Store", rows: Sequence[NotLookedAt], wait_s: float) -> Looked:
+def _look_at(store: "Store", rows: Sequence["NotLookedAt"], wait_s: float) -> Looked:
     texts: dict[int, str] = {}
     changed = unanswered = skipped = 0
     read = [_Submitted.of(row) for row in rows]
@@ -94,12 +94,12 @@ def _look_at(store: "Store", rows: Sequence[NotLookedAt], wait_s: float) -> Look
 class _Submitted(NamedTuple):
     """A submission as the accounting has it."""
 
-    row: NotLookedAt
+    row: "NotLookedAt"
     line: CommandLine
     typed: Sequence[str]  #: paths that its arguments name
 
     @classmethod
-    def of(cls, row: NotLookedAt) -> "_Submitted":
+    def of(cls, row: "NotLookedAt") -> "_Submitted":
         line = parsed_line(row.submit_line, (row.comment, row.name))
         tag = parse_tag(comment_of(row.comment, row.submit_line))
         if line.program != "sbatch" or line.het or (tag and tag.inputs == "off"):
@@ -124,7 +124,7 @@ class _Submitted(NamedTuple):
         )
 
 
-def _script_of(row: NotLookedAt, name: str) -> str:
+def _script_of(row: "NotLookedAt", name: str) -> str:
     """Give the text of a run's script, where it is as it was submitted; else nothing."""
     path = Path(row.work_dir, name)
     if not name or not path.is_file():
@@ -136,12 +136,12 @@ def _script_of(row: NotLookedAt, name: str) -> str:
         return file.read(_MOST_SCRIPT)
 
 
-def _begun_s(row: NotLookedAt) -> int:
+def _begun_s(row: "NotLookedAt") -> int:
     """When a run may have written first; the second of its submission was before."""
     return max(row.start_s, row.submit_s + 1)
 
 
-def _text_of(row: NotLookedAt, submitted: _Submitted, seen: Seen) -> str | None:
+def _text_of(row: "NotLookedAt", submitted: _Submitted, seen: Seen) -> str | None:
     """Give the sizes of a run's inputs; None where they are not known any more."""
     gone = [submitted.typed[at] for at in seen.missing if at < len(submitted.typed)]
     if any("." in name.rpartition("/")[2] for name in gone):

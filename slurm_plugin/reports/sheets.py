@@ -8,6 +8,7 @@ import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -372,8 +373,9 @@ def _of_applications(report: OutcomeReport) -> Iterator[Sheet]:
             "inside:inside the interval | decisions"
         ),
     )
-    yield Sheet("problems", "Problems of predictions", report.problems, _fields(_PROBLEMS))
-    yield Sheet("drift", "Applications whose problem changed", report.drift, _fields(_PROBLEMS))
+    problems = partial(Sheet, fields=_fields(_PROBLEMS), out="problem")
+    yield problems("problems", "Problems of predictions", report.problems)
+    yield problems("drift", "Applications whose problem changed", report.drift)
 
 
 def _of_usage(report: OutcomeReport) -> Iterator[Sheet]:
@@ -463,10 +465,15 @@ def _jobs(name: str, caption: str, rows: Sequence[JobOutcome]) -> Sheet:
 def decision_of(job: JobOutcome) -> str:
     """Describe in a few words what NIMO did with a job, and why."""
     if not job.applied:
-        return f"unchanged ({job.reason if job.action == 'keep' else job.mode})"
+        return f"unchanged ({_words(job.reason if job.action == 'keep' else job.mode)})"
     nodes = f"{job.given_nodes} nodes" if job.given_nodes else ""
     limit = f"limit {limit_text(job.given_limit_s)}" if job.given_limit_s else ""
-    return f"{', '.join(filter(None, (nodes, limit))) or job.action} ({job.reason})"
+    return f"{', '.join(filter(None, (nodes, limit))) or job.action} ({_words(job.reason)})"
+
+
+def _words(name: str) -> str:
+    """Write a stable name for people."""
+    return name.replace("_", " ")
 
 
 def derived_note(report: OutcomeReport) -> str:

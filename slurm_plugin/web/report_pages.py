@@ -85,7 +85,8 @@ def linked(view: View, table: Table) -> Table:
                 found = view.application_by_label(own)
                 yield cell if isinstance(found, str) else replace(found, text=label)
             elif cell and key in filters:
-                yield PageLink(str(cell), view.link("/decisions", **{filters[key]: cell}))
+                text = str(cell).replace("_", " ") if key == "reason" else str(cell)
+                yield PageLink(text, view.link("/decisions", **{filters[key]: cell}))
             else:
                 yield cell
 

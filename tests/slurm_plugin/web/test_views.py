@@ -18,6 +18,7 @@ from sacct_ingest.store import Store
 from slurm_plugin.config.settings import Energy
 from slurm_plugin.doctor import Finding, FindingState
 from slurm_plugin.protocol.query_messages import explanation_of
+from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.status_messages import PartitionWait, WaitRow, Waits
 from slurm_plugin.reports.why_text import explain
 from slurm_plugin.web.app import PAGES
@@ -349,6 +350,19 @@ def test_a_user_begins_with_what_is_the_users_own(ask, store_path):
     assert "bob" not in text
     trouble = Service(waits=lambda _: Waits(error="nimod does not answer"))
     assert "nimod does not answer" in ask("/mine", service=trouble).text
+
+
+def test_pages_name_no_problem_or_reason_by_its_code(ask, store_path):
+    joined(store_path)
+    with Store.open(str(store_path)) as store:
+        now_s = time.time() - 30
+        store.decisions.add([decision(decision_id="d" * 12, at_s=now_s, reason="best_already")])
+    codes = {one.value for one in Reason if "_" in one.value} | {"linear_section"}
+    for page in ("/report?days=30", "/decisions", "/mine", "/"):
+        text = Tags(ask(page).text).text
+        assert not [code for code in codes if code in text], page
+    csv = ask("/table.csv?name=reasons&days=30").text
+    assert [code for code in codes if code in csv]
 
 
 def test_runs_that_failed_stand_first_on_the_page_of_their_user_alone(ask, store_path):
