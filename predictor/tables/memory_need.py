@@ -41,6 +41,8 @@ FEWEST, RECENT = 3, 100
 #: What a run that is short costs, in runs with the memory asked for: what it had until then, the
 #: rerun, and that somebody waited for it.
 SHORT = 8.0
+#: The same of one that an engine runs again by itself: nobody waits for it.
+RETRIED = 4.0
 #: Share of new runs that need no more, at least.
 LEVEL = 0.95
 #: Mean log of a need beyond the highest fifth over these, before there are any; the runs that this
@@ -119,11 +121,14 @@ def memory_need(rows: Iterable[RunRow], *, margin: float, sized: bool = False) -
     )
 
 
-def enough_for(needs: Sequence[tuple[float, bool]], asked: float) -> float | None:
+def enough_for(
+    needs: Sequence[tuple[float, bool]], asked: float, *, retried: bool = False
+) -> float | None:
     """Give what a new run is to have, by what others needed; None: too few did.
 
     needs: of each, and whether it was cut off there; the newest last.
     asked: memory of a rerun.
+    retried: one that is short runs again at once, by itself.
 
     Raises ValueError: a need is not above zero, or what is asked is not finite.
     """
@@ -132,9 +137,10 @@ def enough_for(needs: Sequence[tuple[float, bool]], asked: float) -> float | Non
     recent = sorted(needs[-RECENT:])
     if len(recent) < FEWEST:
         return None
-    dear = SHORT * max(asked, recent[-1][0])
+    dear = (RETRIED if retried else SHORT) * max(asked, recent[-1][0])
     logs = np.log([need for need, _ in recent])
-    return exp(float(_room(logs, np.array([cut_off for _, cut_off in recent]), dear)))
+    cut = np.array([cut_off for _, cut_off in recent])
+    return exp(float(_room(logs, cut, dear, level=0.0 if retried else LEVEL)))
 
 
 def _memory_use(row: RunRow) -> _MemoryUse | None:
@@ -241,17 +247,18 @@ class _Need:
         return SHORT * self._asked / exp(float(np.median(self._scale[places])))
 
 
-def _room(values: Floats, cut: Flags, dear: float) -> Floats:
+def _room(values: Floats, cut: Flags, dear: float, *, level: float = LEVEL) -> Floats:
     """Log of the amount of the least expected cost, along the last axis.
 
     values: logs of needs, rising; at equal values those that were cut off last.
     cut: which were cut off.
     dear: cost of being short.
+    level: share of new runs that need no more, at least.
     """
     runs = values.shape[-1]
     beyond = np.cumprod(np.where(cut, 1.0, 1 - 1 / (runs + 1 - np.arange(runs))), axis=-1)
     costs = np.exp(values) + dear * beyond
-    costs = np.where(beyond > 1 - LEVEL, np.inf, costs)
+    costs = np.where(beyond > 1 - level, np.inf, costs)
     highest = ceil(runs / _HIGHEST)
     over = values[..., -highest:] - values[..., -highest - 1 : -highest]
     whole = highest - cut[..., -highest:].sum(axis=-1)
@@ -259,7 +266,7 @@ def _room(values: Floats, cut: Flags, dear: float) -> Floats:
     last, left = values[..., -1], beyond[..., -1]
     # Beyond them all the chance is left · e^(-steep · more): where the derivative is zero.
     cheapest = (np.log(dear * left * steep) - last) / (steep + 1)
-    more = np.maximum.reduce([cheapest, np.log(left / (1 - LEVEL)) / steep, np.zeros_like(last)])
+    more = np.maximum.reduce([cheapest, np.log(left / (1 - level)) / steep, np.zeros_like(last)])
     cost_beyond = np.exp(last + more) + dear * left * np.exp(-steep * more)
     place = np.argmin(costs, axis=-1)[..., None]
     inside = np.take_along_axis(values, place, axis=-1)[..., 0]

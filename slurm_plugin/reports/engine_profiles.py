@@ -61,6 +61,9 @@ class Need:
     most_s: float | None = None  #: that a job may ask for there; None: unknown, or no limit
     most_mem_bytes: int | None = None  #: on one node
     most_cpus: int | None = None
+    #: memory of a first attempt that an engine follows up: the cheapest; None: as ``mem_bytes``
+    first_mem_bytes: int | None = None
+    retried: int = 0  #: predicted runs for which that was too little
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class BacktestedRun:
     limit_s: float  #: inf: nothing is said
     mem_bytes: float  #: 0: nothing is said
     completed: bool = True
+    first_bytes: float = 0.0  #: memory of a first attempt that is followed up; 0: nothing is said
 
     def is_short(self, limit_s: float, mem_bytes: float) -> bool:
         """Whether it takes longer than a limit, or more memory; 0: unknown memory."""
@@ -107,6 +111,16 @@ class _Amounts:
         """Value with a margin that covers this share, and all that completed; None: none does."""
         least = self.quantile(share)
         return None if least is None else max(least * margin, self._most())
+
+    def first(self, enough: float | None, margin: float | None) -> float:
+        """Value of the least expected cost where a run that is short runs again; 0: none is said.
+
+        enough: what it gets then.
+        margin: a factor that is asked for; it holds for the first attempt, too.
+        """
+        if enough is None or margin is not None:
+            return enough or 0.0
+        return min(enough_for(self.pairs, enough, retried=True) or enough, enough)
 
     def enough(self, share: float, asked: float) -> float | None:
         """Value with room by these runs that covers this share, and all that completed.
@@ -150,13 +164,15 @@ def need_of(
         if said.run_time is Says.NOTHING and said.memory is Says.NOTHING:
             continue
         if times.completed >= FEWEST:
+            enough = memory_for_next() if memory.completed else None
             run = BacktestedRun(
                 elapsed_s=0.0 if said.run_time is Says.NOTHING else row.elapsed_s,
                 need_bytes=said.mem_bytes + said.lacked_memory,
                 own_s=float(row.limit_s or 0),
                 limit_s=times.covering(quantile, time_margin) or inf,
-                mem_bytes=(memory_for_next() if memory.completed else None) or 0.0,
+                mem_bytes=enough or 0.0,
                 completed=row.state is JobState.COMPLETED,
+                first_bytes=memory.first(enough, margin),
             )
             if run.tells(run.limit_s, run.mem_bytes):
                 backtest.append(run)
@@ -182,6 +198,8 @@ def need_of(
         high_s=times.quantile(0.95),
         time_s=None if as_given else times.covering(quantile, time_margin),
         mem_bytes=None if mem_bytes is None else ceil(mem_bytes),
+        first_mem_bytes=ceil(memory.first(mem_bytes, margin)) or None,
+        retried=sum(0 < one.first_bytes < one.need_bytes for one in backtest),
         cpus_per_task=_usual([ceil((row.req_cpus or row.cpus) / (row.tasks or 1)) for row in done]),
         tasks=_usual([row.tasks or 1 for row in done]),
         nodes=_usual([row.nodes for row in done]),
@@ -241,6 +259,7 @@ def bounded(need: Need, state: RawState) -> Need:
         need,
         time_s=need.time_s and (lower_of(need.time_s, part.max_time_s) or need.time_s),
         mem_bytes=need.mem_bytes and lower_of(need.mem_bytes, most_mem),
+        first_mem_bytes=need.first_mem_bytes and lower_of(need.first_mem_bytes, most_mem),
         most_s=part.max_time_s,
         most_mem_bytes=most_mem,
         most_cpus=lower_of(part.max_cpus_node, cpus),
@@ -290,52 +309,60 @@ def _comment(need: Need) -> str:
         times = "; ".join(filter(None, (f"{duration(need.median_s)} ({ends})", need.over)))
     elif not times:
         times = "no median run time"
+    again = f", {need.retried} with a second attempt for memory" if need.retried else ""
     runs = count(need.runs, "run")
     if need.cut_off or need.lacked_memory:
         runs = f"{runs} completed, {need.cut_off + need.lacked_memory} did not"
     return (
         f"{runs}, {times}, to {clock(need.last_s)[:10]}; backtest: "
         f"{need.short} of {count(need.predicted, 'run')} short, limits {duration(need.spared_s)} "
-        "less"
+        f"less{again}"
     )
 
 
-#: Slurm's logs of the last attempts at a job of Snakemake, as an expression of its profile.
-_LOGS = (
-    "sorted(__import__('pathlib').Path('.snakemake/slurm_logs/rule_{}', '_'.join(wildcards)"
-    ".replace('/', '_')).glob('*.log'), key=shutil.os.path.getmtime)[::-1][:attempt - 1]"
-)
+#: Attempts after the first one that a profile asks an engine for.
+RETRIES = 3
 
 
 def snakemake(needs: Iterable[Need]) -> str:
-    """Make a profile with the resources of each rule; what may run out grows with attempts.
+    """Make a profile with the resources of each rule, which grow with attempts.
 
-    An expression of a profile has the number of the attempt, not what ended the last ones: that
-    stands in Slurm's logs of the attempts, where Snakemake's executor keeps them.
+    An expression of a profile has the number of the attempt, not what ended the last one: time and
+    memory both grow.
     """
     made = [
-        "# A further attempt gets more of what ran out by Slurm's log, of both where none says it.",
+        "# Further attempts get more time and more memory: no profile knows which of them ran out.",
+        f"retries: {RETRIES}",
         "set-resources:",
     ]
 
-    def grows(name: str, unit: int, first: float, most: float | None, ended_other: str) -> str:
-        # Of Slurm's releases some write oom-kill, some oom_kill.
-        text = "log.read_text(errors='replace').replace('-', '_')"
-        others = f"sum('{ended_other}' in {text} for log in "
-        value = f"{ceil(first / unit)} * (attempt - {others}{_LOGS.format(rule)}))"
-        return f"    {name}: " + (f"min({most // unit:.0f}, {value})" if most else value)
+    def at_most(most: float | None, unit: int, value: str) -> str:
+        return f"min({most // unit:.0f}, {value})" if most else value
 
     for rule, said, need in _lines(needs, "snakemake"):
         made += [f"  # {said}", f"  {rule}:"]
         if need.time_s is not None:
-            made.append(grows("runtime", 60, need.time_s, need.most_s, "oom_kill"))
+            value = f"{ceil(need.time_s / 60)} * attempt"
+            made.append(f"    runtime: {at_most(need.most_s, 60, value)}")
         if need.mem_bytes is not None:
-            most = need.most_mem_bytes
-            made.append(grows("mem_mb", _MIB, need.mem_bytes, most, "DUE TO TIME LIMIT"))
+            first, enough = (ceil(one / _MIB) for one in (_first(need), need.mem_bytes))
+            value = f"{first} * 2 ** (attempt - 1)"
+            if enough > 2 * first:
+                value = f"{first} if attempt == 1 else {enough} * 2 ** (attempt - 2)"
+            made.append(f"    mem_mb: {at_most(need.most_mem_bytes, _MIB, value)}")
         made.append(f"    cpus_per_task: {need.cpus_per_task}")
         made += [f"    tasks: {need.tasks}"] if need.tasks > 1 else []
         made += [f"    nodes: {need.nodes}"] if need.nodes > 1 else []
     return "\n".join(made) + "\n"
+
+
+def _first(need: Need) -> int:
+    """Memory of the first attempt, bytes."""
+    return need.first_mem_bytes or need.mem_bytes or 0
+
+
+#: Exit statuses after which nf-core's pipelines try again, too.
+_AGAIN = "task.exitStatus in ((130..145) + 104)"
 
 
 def nextflow(needs: Iterable[Need]) -> str:
@@ -350,9 +377,13 @@ def nextflow(needs: Iterable[Need]) -> str:
         "process {",
     ]
 
-    def grows(what: str, first: str, ended_other: int) -> str:
+    def grows(what: str, first: str, ended_other: int, least: str = "") -> str:
         factor = f"(task.previousTrace.exit == {ended_other} ? 1 : 2)"
         again = f"task.previousTrace.{what} * {factor}"
+        if least:  # what the second attempt gets at least, where this ran out
+            more = f"[{least}, task.previousTrace.{what} * 2].max()"
+            same = f"task.previousTrace.exit == {ended_other}"
+            again = f"({same} ? task.previousTrace.{what} : {more})"
         return f"        {what} = {{ task.attempt > 1 ? {again} : {first} }}"
 
     for process, said, need in _lines(needs, "nextflow"):
@@ -361,7 +392,11 @@ def nextflow(needs: Iterable[Need]) -> str:
         if need.time_s is not None:
             made.append(grows("time", f"{ceil(need.time_s / 60)}.min", 137))
         if need.mem_bytes is not None:
-            made.append(grows("memory", f"{ceil(need.mem_bytes / _MIB)}.MB", 140))
+            first, enough = (ceil(one / _MIB) for one in (_first(need), need.mem_bytes))
+            least = f"{enough}.MB" if enough > 2 * first else ""
+            made.append(grows("memory", f"{first}.MB", 140, least))
+        made.append(f"        errorStrategy = {{ {_AGAIN} ? 'retry' : 'finish' }}")
+        made.append(f"        maxRetries = {RETRIES}")
         made.append(f"        cpus = {need.cpus_per_task * need.tasks}")
         most = {
             "time": need.most_s and f"{need.most_s // 60:.0f}.min",
@@ -402,7 +437,8 @@ Asked = tuple[float | None, float | None]
 _FIRST = re.compile(
     r"\{?\s*(?:min\(\d+, *|check_max\( *|attempt *\*|task\.attempt > 1 \? [^:]* : [^:]* : )?"
     r"\s*['\"]?(?P<first>\d[\w. ]*?)['\"]?\s*"
-    r"(?:\*\s*\(?(?:task\.)?attempt\b.*|, *'\w+' *\))?\s*\}?",
+    r"(?:\*\s*\(?(?:task\.)?attempt\b.*|\*\s*2 \*\* \(attempt .*|if attempt == 1 else .*"
+    r"|, *'\w+' *\))?\s*\}?",
     re.ASCII,
 )
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)[ .]*([a-z]?)[a-z]*", re.ASCII)
@@ -443,7 +479,7 @@ def compared(
             line += f"; limits {duration(new_s / len(runs))} instead of {duration(limit_s)}"
             line += f", in all {duration(abs(less_s))} {'less' if less_s >= 0 else 'more'}"
         if mem_bytes and all(one.mem_bytes for one in runs):
-            new = sum(one.mem_bytes for one in runs) / len(runs)
+            new = sum(one.first_bytes for one in runs) / len(runs)
             line += f"; memory {new / _MIB:.0f}M instead of {mem_bytes / _MIB:.0f}M"
         lines.append(line)
     return lines

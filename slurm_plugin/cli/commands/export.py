@@ -1,8 +1,8 @@
 """Write what your applications need, by their record, as a profile for Snakemake or Nextflow.
 
-A need covers every completed run and a quantile of them with a margin.  A further attempt gets
-more of what ran out, time or memory, up to what the partition allows.  Applications with fewer
-than five completed runs are left out.
+A need covers every completed run and a quantile of them with a margin.  The profiles ask for
+retries: the first attempt has the memory that costs least, and further ones get more, up to what
+the partition allows.  Applications with fewer than five completed runs are left out.
 """
 
 import argparse
