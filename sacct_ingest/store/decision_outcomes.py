@@ -10,7 +10,7 @@ job's admin_comment still has the short copy.  Only the hooks can write that fie
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, Final
 
@@ -169,7 +169,7 @@ def _by_id(connection: sa.Connection, decision_ids: Sequence[str]) -> list[_Pair
 
 def _by_submission(connection: sa.Connection) -> Iterator[_Pair]:
     """Decisions without a note, by who submitted what from where and when."""
-    names = dict.fromkeys(("decision_id", "at_s", *_SUBMITTED, *shown_job.COMPARED))
+    names = dict.fromkeys(("decision_id", "at_s", "inputs", *_SUBMITTED, *shown_job.COMPARED))
     columns = (decisions.c[name] for name in names)
     query = sa.select(*columns).where(*_without_run(connection), decisions.c.action != "refuse")
     query = query.order_by(decisions.c.at_s, decisions.c.decision_id)
@@ -177,7 +177,11 @@ def _by_submission(connection: sa.Connection) -> Iterator[_Pair]:
     left = []
     for batch in parts(connection.execute(query).all(), _BATCH):
         candidates = _candidates(connection, batch)
-        for decision in batch:
+        ordered, doubtful = _in_order(batch, candidates, taken)
+        _forget_inputs(connection, doubtful)
+        taken.update(ordered.values())
+        yield from ordered.items()
+        for decision in (one for one in batch if one.decision_id not in ordered):
             jobs = [run for run in candidates[decision.cluster] if _same_job(decision, run)]
             then = [run for run in jobs if _same_request(decision, run)]
             if nearest := _nearest(decision, then, taken):
@@ -196,6 +200,59 @@ def _by_submission(connection: sa.Connection) -> Iterator[_Pair]:
     for decision, jobs in changed:
         if nearest := _nearest(decision, jobs, taken):
             yield decision.decision_id, nearest
+
+
+def _in_order(
+    batch: Iterable[sa.Row[Any]],
+    candidates: Mapping[str, Sequence[sa.Row[Any]]],
+    taken: Collection[int],
+) -> tuple[dict[str, int], list[str]]:
+    """Give decisions that followed each other the jobs that did, where these are as many.
+
+    Jobs that are alike, a second or two apart, are told apart by nothing but their order: nimod may
+    be later than slurmctld, whose submit times are whole seconds.  Where they are more, or fewer,
+    and sizes of inputs differ, nobody knows whose these are: those decisions come second.
+    """
+    chains: list[list[sa.Row[Any]]] = []
+    last: dict[tuple[Any, ...], list[sa.Row[Any]]] = {}
+    for decision in batch:  # in the order of their times
+        key = tuple(getattr(decision, name) for name in _SUBMITTED)
+        chain = last.get(key)
+        if chain is None or decision.at_s - chain[-1].at_s > BEFORE_S + AFTER_S:
+            chain = last[key] = []
+            chains.append(chain)
+        chain.append(decision)
+    found: dict[str, int] = {}
+    doubtful: list[str] = []
+    for chain in chains:
+        if len(chain) < 2:
+            continue
+        near = [run for run in candidates[chain[0].cluster] if _job_of(run) not in taken]
+        jobs = [run for run in near if any(_same_job(decision, run) for decision in chain)]
+        pairs = list(zip(chain, jobs, strict=False))
+        alone = len({_job_of(run) for run in jobs}) == len(jobs) == len(chain)
+        if alone and all(
+            _same_job(decision, run) and _same_request(decision, run) for decision, run in pairs
+        ):
+            found |= {decision.decision_id: _job_of(run) for decision, run in pairs}
+        elif jobs and _unclear(chain, jobs):
+            doubtful += [decision.decision_id for decision in chain]
+    return found, doubtful
+
+
+def _forget_inputs(connection: sa.Connection, decision_ids: Sequence[str]) -> None:
+    if decision_ids:
+        among = decisions.c.decision_id.in_(decision_ids)
+        connection.execute(sa.update(decisions).where(among).values(inputs=""))
+
+
+def _unclear(chain: Sequence[sa.Row[Any]], jobs: Sequence[sa.Row[Any]]) -> bool:
+    """Whether a job may be that of several decisions with other sizes of inputs."""
+    for run in jobs:
+        own = [one for one in chain if _same_job(one, run) and _same_request(one, run)]
+        if len({decision.inputs for decision in own}) > 1:
+            return True
+    return False
 
 
 def _nearest(decision: sa.Row[Any], among: Iterable[sa.Row[Any]], taken: set[int]) -> int | None:

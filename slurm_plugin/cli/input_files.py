@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # the database is heavy
     from sacct_ingest.store import Store
 
 #: A command that people wait for waits so long for sizes.
-WAIT_S = 0.2
+WAIT_S = 0.5
 #: Variable by which a user switches it off.
 VARIABLE = "NIMO_INPUTS"
 

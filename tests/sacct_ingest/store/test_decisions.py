@@ -510,9 +510,18 @@ def test_a_job_whose_limit_was_changed_keeps_its_decision_beside_ranges_that_wai
     assert linked == {f"{2:012x}": 8}
 
 
-def test_jobs_that_are_alike_get_their_decisions_in_their_order(store):
+@pytest.mark.parametrize(
+    "given",
+    [
+        [(0.95, 0), (1.99, 1), (2.89, 2), (2.97, 3), (4.07, 4)],
+        [(0.95, 0), (1.99, 2), (2.89, 2), (2.97, 4), (4.07, 5)],
+        # nimod was busy.
+        [(1.05, 0), (2.10, 1), (3.99, 2), (4.01, 3), (5.50, 4)],
+    ],
+    ids=["at once", "slurmctld later", "nimod later"],
+)
+def test_jobs_that_are_alike_get_their_decisions_in_their_order(store, given):
     """slurmctld gives a job its submit time after it has asked, in whole seconds."""
-    given = [(0.95, 0), (1.99, 1), (2.89, 2), (2.97, 3), (4.07, 4)]
     runs = [run(job_id=n, submit_s=SUBMIT_S + after) for n, (_, after) in enumerate(given)]
     store.runs.add(runs)
     rows = [
@@ -523,3 +532,14 @@ def test_jobs_that_are_alike_get_their_decisions_in_their_order(store):
     store.decisions.join_outcomes()
     stored = runs_with(store, KeyLevel.USER, "ada")
     assert {row.job_id: row.inputs for row in stored} == {n: f"1Kdat={n}" for n in range(5)}
+
+
+def test_sizes_of_nobody_knows_which_job_are_kept_for_none(store):
+    store.runs.add([run(job_id=n, submit_s=SUBMIT_S + n) for n in range(2)])
+    made = [
+        decision(decision_id=f"{n:012x}", at_s=SUBMIT_S + n + 0.5, inputs=f"1Kdat={n}")
+        for n in range(3)
+    ]
+    store.decisions.add(made)
+    store.decisions.join_outcomes()
+    assert {row.inputs for row in runs_with(store, KeyLevel.USER, "ada")} <= {None, ""}
