@@ -7,8 +7,9 @@ Run time is a sum of products of powers of sizes x and the count n (a posynomial
 The exponents of a size are shrunk to between 0 and 1, h to 1, g to 0.6; *step* is Brownian motion
 over the log of the count, for what no sum of powers says.  Members of the family are a single
 product with steps, which is a log-linear regression, the same with steep ones, and the sum with and
-without steps.  They are averaged by how well they predict runs that were left out (stacking:
-Wolpert, *Neural Networks* 5, 1992), so that the family is hardly worse than the best of them.
+without steps; on one count a product, a sum, and a fixed part with work in proportion to the size.
+They are averaged by how well they predict runs that were left out (stacking: Wolpert, *Neural
+Networks* 5, 1992), so that the family is hardly worse than the best of them.
 
 Errors have Student's t distribution, so that runs that went wrong count little.  All folds, each
 without some of the runs, are fitted at once by Levenberg and Marquardt's algorithm (Moré, 1978).
@@ -39,6 +40,9 @@ _NOISE_RUNS = 2.0
 #: Mean and standard deviation of the exponent of a size: in the work, and elsewhere.
 _IN_WORK = (0.7, 0.7)
 _ELSEWHERE = (0.3, 0.5)
+#: The same where work is in proportion to the size, and a part is fixed.
+_PROPORTIONAL = (1.0, 0.05)
+_FIXED = (0.0, 0.05)
 #: The same of the exponent of the count: in the work, in the serial part, in the overhead.
 _WORK = (-1.0, 0.15)
 _SERIAL = (0.0, 0.05)
@@ -110,7 +114,10 @@ _SUM = (
 _PRODUCT = _Prior((_LEVEL,), (_IN_WORK,), (_WORK_ALONE,), _ROUGH)
 _SMOOTH, _STEPPED = _Prior(*_SUM, 0.0), _Prior(*_SUM, _ROUGH)
 _STEEP = _Prior((_LEVEL,), (_IN_WORK,), (_WORK_ALONE,), _CLIFF)
+_LINE = _Prior((_LEVEL, _SERIAL_PART), (_PROPORTIONAL, _FIXED), (_WORK, _SERIAL), 0.0)
+#: Where counts differ, and where there is one, on which members with steps are those without.
 MEMBERS = (_PRODUCT, _SMOOTH, _STEPPED, _STEEP)
+_ON_ONE_COUNT = (_PRODUCT, _SMOOTH, _LINE)
 
 
 class _Data:
@@ -216,9 +223,8 @@ def fit_family(
     beside: columns of other covariates, as logs.
     """
     data = _Data(runs, sizes, kinds, beside)
-    members = [
-        _member(data, prior) for prior in MEMBERS if len(data.counts) > 1 or prior is not _STEPPED
-    ]
+    priors = MEMBERS if len(data.counts) > 1 else _ON_ONE_COUNT
+    members = [_member(data, prior) for prior in priors]
     weights = _weights([member.left_out for member in members])
     pairs = [pair for pair in zip(weights, members, strict=True) if pair[0] > 0]
     left_out = sum(weight * member.left_out for weight, member in pairs)

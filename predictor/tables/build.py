@@ -24,7 +24,7 @@ from predictor.tables import run_facts as facts
 from predictor.tables.kinds import kind_of_runs
 from predictor.tables.memory_need import memory_need
 from predictor.tables.of_curve import REPEATS, curve_table, mixed, tails_of, to_prediction
-from predictor.tables.of_node_types import SumsByType, split, type_tables
+from predictor.tables.of_node_types import SumsByType, split, type_tables, with_types
 from predictor.tables.resource_use import had_whole_nodes, node_power, resource_uses
 from predictor.tables.samples import ended_runs, samples_of
 from predictor.tables.settings import TableSettings
@@ -69,6 +69,7 @@ def tabulate(
     curve, settings = _same(level, settings), _of_level(level, rows, settings)
     earned = record_of(level, rows, settings) if record is None else record
     counted, table = rows, None
+    groups: dict[str, list[RunRow]] = {}
     if curve and len(settings.node_types) > 1:
         groups = split(rows, settings.node_types)
         table = type_tables(groups, sums or {}, settings, earned)
@@ -95,6 +96,7 @@ def tabulate(
             table = curve_table(drawn, own, settings, earned)
         elif finished >= (1 if curve else 2):
             table = history_table(own, level, settings, earned)
+            table = with_types(table, groups, sums or {}, settings)
         else:
             return None
     if shaped:

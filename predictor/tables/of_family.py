@@ -7,7 +7,7 @@ Statistics* 49, 2021), and wider where folds of the runs disagree or no run is n
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import exp, hypot, log, log2
 from statistics import NormalDist, fmean, median
@@ -16,7 +16,7 @@ from predictor.application.family import Family
 from predictor.application.surface import DOUBLED_SD, OWN_RUNS, at_references, best_of, changed_by
 from predictor.checks import need_finite, need_share
 from predictor.table import at, round_time
-from predictor.types import Prediction, PredictionTable, Tail, Verdict
+from predictor.types import ByType, Prediction, PredictionTable, Tail, Verdict
 from sacct_ingest.store.rows import RunRow
 
 #: Counts of runs from which on a surface says what other counts do.
@@ -38,8 +38,12 @@ def of_family(table: PredictionTable, family: Family, rows: Iterable[RunRow]) ->
     predictions = [said.row(n) for n in table.nodes]
     times = [one.time_s for one in predictions]
     knee, end = best_of(table.nodes, times) if table.is_curve else (None, None)
+    by = {
+        n: one.time_s / at(table, n).time_s for n, one in zip(table.nodes, predictions, strict=True)
+    }
     return replace(
         table,
+        by_type=tuple(_scaled(one, by) for one in table.by_type),
         median_s=tuple(round_time(one.time_s) for one in predictions),
         low_s=tuple(round_time(one.low_s) for one in predictions),
         high_s=tuple(round_time(one.high_s) for one in predictions),
@@ -52,6 +56,22 @@ def of_family(table: PredictionTable, family: Family, rows: Iterable[RunRow]) ->
         knee=knee,
         max_useful=end,
         change=changed_by(at_references(table), table, table.change),
+    )
+
+
+def _scaled(table: ByType, by: Mapping[int, float]) -> ByType:
+    """Table of another node type with its times changed as those of the reference were."""
+
+    def times(column: Sequence[float]) -> tuple[float, ...]:
+        rows = zip(table.nodes, column, strict=True)
+        return tuple(round_time(by.get(n, 1.0) * time_s) for n, time_s in rows)
+
+    return replace(
+        table,
+        median_s=times(table.median_s),
+        low_s=times(table.low_s),
+        high_s=times(table.high_s),
+        tails=tuple(Tail(one.share, times(one.time_s)) for one in table.tails),
     )
 
 

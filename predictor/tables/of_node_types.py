@@ -123,6 +123,25 @@ def type_tables(
     return replace(base, node_type=reference, by_type=others_tables, widest=widest)
 
 
+def with_types(
+    base: PredictionTable,
+    groups: Mapping[str, Sequence[RunRow]],
+    sums: SumsByType,
+    settings: TableSettings,
+) -> PredictionTable:
+    """Table of a history with those of the node types on which it never ran.
+
+    The same one where runs were on several types, or on one that is not known.
+    """
+    if len(groups) != 1 or "" in groups:
+        return base
+    ((reference, rows),) = groups.items()
+    evidence = gather_evidence(reference, rows, settings.node_types, sums)
+    others = predict_types(base, {}, evidence, settings.reliability)
+    widest = max((point.nodes for point in base.observed), default=0)
+    return replace(base, node_type=reference, by_type=others, widest=widest)
+
+
 def _own(rows: Sequence[RunRow], settings: TableSettings) -> OwnCurve:
     """Observations on one node type, with the table that they make where they are many."""
     runs = samples_of(rows)
@@ -139,7 +158,10 @@ def gather_evidence(
     shares: dict[int, list[float]] = defaultdict(list)
     for row in rows:
         if row.state is JobState.COMPLETED and row.cpu_s and row.cpus and row.elapsed_s > 0:
-            shares[row.nodes].append(min(1.0, row.cpu_s / (row.cpus * row.elapsed_s)))
+            # Of one task other CPUs may idle for as long as one of them is busy.
+            asked = row.submission.tasks if row.tasks is None else row.tasks
+            cpus = 1 if row.nodes == 1 and asked == 1 else row.cpus
+            shares[row.nodes].append(min(1.0, row.cpu_s / (cpus * row.elapsed_s)))
     tasks = [row.tasks / row.nodes for row in rows if row.tasks and row.nodes]
     return TypeEvidence(
         reference=reference,

@@ -4,17 +4,19 @@ import contextlib
 import datetime as dt
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import chdir, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
+from sacct_ingest.records import NodeProfile
+from sacct_ingest.store import Store
 from slurm_plugin.cli.advise import main as advise
 from slurm_plugin.cli.nimo import main as nimo
 
 HEADER = (
     "JobID|JobIDRaw|Cluster|User|Account|Partition|JobName|SubmitLine|WorkDir|Submit|Eligible|Start|"
-    "End|Elapsed|State|ExitCode|NNodes|NCPUS|ReqCPUS|ReqNodes|Timelimit|AllocTRES|NodeList"
+    "End|Elapsed|State|ExitCode|NNodes|NCPUS|ReqCPUS|ReqNodes|Timelimit|AllocTRES|TotalCPU|NodeList"
 )
 _FORM = "%Y-%m-%dT%H:%M:%S"
 
@@ -30,6 +32,7 @@ class Ran:
     gpus: int = 0
     limit: str = "08:00:00"
     state: str = "COMPLETED"
+    busy: float = 0.0  #: CPUs; 0: not accounted
 
 
 def _text(ran: Iterable[Ran]) -> str:
@@ -43,18 +46,26 @@ def _text(ran: Iterable[Ran]) -> str:
             *(number, number, "c", "ada", "lab", "batch", "run", one.line, "/home/ada"),
             *(start, start, start, f"{end:{_FORM}}", f"{dt.timedelta(seconds=one.seconds)}"),
             *(one.state, "0:0", one.nodes, one.cpus, one.cpus, one.nodes, one.limit, tres),
-            f"c[1-{one.nodes}]",
+            *(dt.timedelta(seconds=round(one.seconds * one.busy)), _nodes(one.nodes)),
         )
         lines.append("|".join(map(str, columns)))
         begin = end + dt.timedelta(minutes=40)
     return "\n".join(lines) + "\n"
 
 
-def fitted(folder: Path, ran: Iterable[Ran], script: str = "srun app") -> None:
+def _nodes(count: int) -> str:
+    return "c1" if count == 1 else f"c[1-{count}]"
+
+
+def fitted(
+    folder: Path, ran: Iterable[Ran], script: str = "srun app", profiles: Sequence[NodeProfile] = ()
+) -> None:
     """Make a store and a script ``app.sh`` in a folder."""
     (folder / "h.sacct").write_text(_text(ran))
     (folder / "app.sh").write_text(f"#!/bin/bash\n{script}\n")
     with chdir(folder), redirect_stdout(io.StringIO()):
+        with Store.open("sqlite:///s.db") as store:
+            store.profiles.add(profiles)
         nimo(["ingest", "--store", "s.db", "h.sacct"])
         nimo(["fit", "--store", "s.db"])
 
@@ -62,7 +73,7 @@ def fitted(folder: Path, ran: Iterable[Ran], script: str = "srun app") -> None:
 def advised(folder: Path, *argv: str) -> str:
     """Give what `nimo-advise` prints on a job of the same user."""
     said = io.StringIO()
-    options = ["--store", "s.db", "--user=ada", "-D", "/home/ada", "-p", "batch", "-J", "run"]
+    options = ["--store", "s.db", "--user=ada", "-D", "/home/ada", "-J", "run"]
     with chdir(folder), redirect_stdout(said), contextlib.suppress(SystemExit):
         advise([*options, *argv])
     return said.getvalue()
