@@ -63,12 +63,16 @@ def test_all_in_one_file_runs_for_a_user_without_rights(wheel, tmp_path):
         program = shutil.copy(wheel.parent / "nimo.pyz", folder)
         account = Account.of("nobody") if os.geteuid() == 0 else Account.mine()
         os.chown(folder, account.uid, account.gid)
-        done = subprocess.run(
-            ["/usr/bin/python3", program, "demo", "--directory", folder / "demo"],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={"PATH": os.defpath, "HOME": str(folder)},
-            **account.popen_arguments(),
+        done, stopped = (
+            subprocess.run(
+                ["/usr/bin/python3", program, "demo", *words, "--directory", folder / "demo"],
+                capture_output=True,
+                text=True,
+                check=False,
+                env={"PATH": os.defpath, "HOME": str(folder)},
+                **account.popen_arguments(),
+            )
+            for words in ([], ["--stop"])
         )
     assert "$ nimo report" in done.stdout, done.stderr
+    assert "is stopped" in stopped.stdout, stopped.stderr

@@ -112,6 +112,7 @@ def _pages(ask, application, job, config, replay):
 
 def _record(ask, folder):
     assert main(["demo", "--directory", str(folder / "demo")]) == 0
+    assert main(["demo", "--stop", "--directory", str(folder / "demo")]) == 0
     argv = ["replay", "--store", f"{folder}/demo/nimo.db", "--suggest", "--workers", "1", "--json"]
     with (folder / "demo" / "replay.json").open("w") as file, redirect_stdout(file):
         assert main(argv) == 0

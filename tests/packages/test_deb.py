@@ -145,8 +145,10 @@ def test_install_use_upgrade_remove_purge(deb, newer, system):
 @pytest.mark.skipif(not WHOLE, reason="make test-deb tries the whole package")
 def test_the_demo_runs_as_installed(deb, system):
     install(system, deb)
-    done = system.run("runuser", "-u", "nimo", "--", "nimo", "demo", "--directory", _DEMO)
+    demo = ("runuser", "-u", "nimo", "--", "nimo", "demo", "--directory", _DEMO)
+    done = system.run(*demo)
     assert "$ nimo report" in done.stdout
+    assert "is stopped" in system.run(*demo, "--stop").stdout
 
 
 def install(system, deb):

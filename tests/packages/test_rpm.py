@@ -101,6 +101,7 @@ def test_install_use_and_erase(system, tmp_path):
     as_nimo = ("runuser", "-u", "nimo", "--")
     done = system.run(*as_nimo, "nimo", "demo", "--directory", "/var/lib/nimo/demo")
     assert "$ nimo report" in done.stdout
+    system.run(*as_nimo, "nimo", "demo", "--stop", "--directory", "/var/lib/nimo/demo")
     system.run("rpm", "--erase", "nimo-slurm")
     assert not system.exists("/usr/bin/nimo")
     assert not system.exists(str(stage.HOME))
