@@ -607,6 +607,7 @@ WORDS: Final = {
     "layouts": "runs had {number} layouts ({listed}), each with its own curve",
     "undecided": "either jobs on more nodes had larger problems, or more nodes hardly help: the "
     "runs fit both, and one run of this very problem on {where} would tell",
+    "no_size": "the job does not name {names}, by which run times go: all that ran count",
     "not_run": "no job asked for {where}: predicted from those on {near}",
     "other_layout": "all runs had {had}, this job has {asked}: their run times do not apply",
     "other_models": "another release of NIMO made its prediction, which is not used: 'nimo fit' "

@@ -24,7 +24,16 @@ from typing import TypeVar
 
 from predictor import table as tables
 from predictor.application.request import DRAWS, NORMAL, REACH
-from predictor.types import ByType, Change, PredictionTable, SizeTerm, Starts, Surface, Tail
+from predictor.types import (
+    ByType,
+    Change,
+    PredictionTable,
+    SizeTerm,
+    Starts,
+    Surface,
+    Tail,
+    problem,
+)
 from sacct_ingest.runs.layout import Each, Unit
 
 _CACHED = 1024
@@ -178,6 +187,9 @@ def _for_sizes(table: PredictionTable, numbers: tuple[float | None, ...]) -> Pre
         knee=knee,
         max_useful=end,
     )
+    pairs = zip(table.sizes, numbers, strict=True)
+    if missing := [term.name for term, number in pairs if number is None]:
+        made = tables.doubtful(made, [problem("no_size", names=" and ".join(missing))])
     return replace(made, change=changed_by(by.there, table, made.change))
 
 
