@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from statistics import fmean, pstdev
+from typing import NamedTuple
 
 from predictor.application.request import counts_run, levels, range_of
 from predictor.types import PredictionTable
@@ -26,6 +27,14 @@ _WORTH, _MORE_WORTH = 0.005, 0.02
 _LATER = 20
 #: Spread of a count's run time over that of a known one, from which on a try tells something.
 _UNSURE = 0.05
+
+
+class TriedCount(NamedTuple):
+    """Which of how many counts is tried, and whether it was run before."""
+
+    number: int
+    of: int
+    again: bool = False
 
 
 def count_to_try(
@@ -72,10 +81,11 @@ def count_to_try(
     return None if again else tried
 
 
-def tries_of(scene: PolicyContext, nodes: int) -> tuple[int, int]:
+def tries_of(scene: PolicyContext, nodes: int) -> TriedCount:
     """Say which of how many counts is tried."""
-    number = len({*(_counts_run(scene) or (scene.asked,)), nodes})
-    return number, max(number, _COUNTS)
+    ran = _counts_run(scene) or (scene.asked,)
+    number = len({*ran, nodes})
+    return TriedCount(number, max(number, _COUNTS), again=nodes in ran)
 
 
 def _counts_run(scene: PolicyContext) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from slurm_plugin.decision import policy, sizes
 from slurm_plugin.decision.allowed_counts import Request, is_own_work, is_serial, trusted
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.eligibility import UNBOUNDED
+from slurm_plugin.decision.explore import TriedCount
 from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.memory_and_limits import (
     MINUTE_S,
@@ -74,8 +75,7 @@ def changed(
         most = "+" if request.high >= UNBOUNDED else f"-{request.high}"
         where = f"{request.unit.counted(chosen.nodes)} of {request.low}{most}"
         allowed = f", with --time={duration(60.0 * minutes)}" if longer and minutes else ""
-        tried, of = decision.learns
-        return f"nimo: runs on {where} to learn how it scales ({tried} of {of}){allowed}"
+        return f"nimo: runs on {where} {_to_learn(decision.learns)}{allowed}"
     if chosen is None or not (every or longer):
         return ""
     instead = f" instead of {asked.nodes}" if asked and asked.nodes != chosen.nodes else ""
@@ -86,6 +86,13 @@ def changed(
         limit = f"{'with' if nodes else 'has'} --time={duration(60.0 * minutes)}{before}"
     changes = ", ".join(filter(None, (nodes, limit)))
     return changes and f"nimo: this job {changes}"
+
+
+def _to_learn(tried: TriedCount) -> str:
+    """Say what a try is for; a count that was tried before is none of those that are numbered."""
+    if tried.again:
+        return "once more, to be surer how it scales"
+    return f"to learn how it scales ({tried.number} of {tried.of})"
 
 
 def announced(decision: Decision, request: Request, advised: int | None) -> str:
@@ -101,8 +108,7 @@ def announced(decision: Decision, request: Request, advised: int | None) -> str:
         limit = f" and --time={duration(chosen.limit_s)}"
     what = f"As it is, sbatch will run this on {request.unit.counted(chosen.nodes)}{limit}"
     if decision.learns:
-        tried, of = decision.learns
-        return f"{what}, to learn how it scales ({tried} of {of}); nimo:learn=off forbids that."
+        return f"{what}, {_to_learn(decision.learns)}; nimo:learn=off forbids that."
     return f"{what}: {request.unit.words(decision.reason.text)}."
 
 

@@ -19,7 +19,7 @@ from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import OnMissed, TimeUse
 from slurm_plugin.decision import allowed_counts as counting
 from slurm_plugin.decision import memory_and_limits as needs
-from slurm_plugin.decision.explore import count_to_try, tries_of
+from slurm_plugin.decision.explore import TriedCount, count_to_try, tries_of
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext, PolicyInput
 from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.slurm.supply import Supply
@@ -48,7 +48,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason
     chosen: Option | None = None  #: what it gets, or would get
     request: Option | None = None  #: what it would have had
-    learns: tuple[int, int] | None = None  #: which of how many counts is tried
+    learns: TriedCount | None = None  #: which of how many counts is tried
     deadline_met: bool | None = None  #: None: no deadline, or unknown
     options: Sequence[Option] = ()  #: all that were weighed
     remedies: Sequence[str] = ()  #: what would make the deadline, in words

@@ -16,7 +16,8 @@ from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config, ModeRule, OptIn
 from slurm_plugin.decision.allowed_counts import Request
-from slurm_plugin.decision.explore import PendingTries
+from slurm_plugin.decision.explore import PendingTries, TriedCount, tries_of
+from slurm_plugin.decision.messages import announced
 from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.protocol.reasons import Reason
@@ -46,7 +47,11 @@ def decided(request=JOB, known=None, part=None, **rules):
 
 def test_a_range_that_ran_on_its_most_nodes_alone_is_tried_on_fewer():
     made = decided()
-    assert (made.action, made.reason, made.learns) == (Action.SET, Reason.LEARNING, (2, 3))
+    assert (made.action, made.reason, made.learns) == (
+        Action.SET,
+        Reason.LEARNING,
+        TriedCount(2, 3),
+    )
     assert 1 < made.chosen.nodes < 8
     asked, tried = made.request, made.chosen
     assert tried.wait_s + tried.time_s <= 2 * (asked.wait_s + asked.time_s)
@@ -107,6 +112,18 @@ def test_a_try_costs_no_more_than_twenty_later_jobs_may_save():
 @pytest.mark.parametrize("had", [2, 4, 6])
 def test_until_three_counts_ran_no_count_is_tried_again(had):
     assert decided(known=learned(had, 8, tries=1)).chosen.nodes != had
+
+
+def test_a_count_that_was_tried_before_has_no_number():
+    known = learned(4, 8, tries=1)
+    given = PolicyInput(JOB, known, partition(nodes=8).supply, policy(), NOW)
+    scene = given.compared_with(8)
+    assert tries_of(scene, 6) == TriedCount(3, 3)
+    assert tries_of(scene, 4) == TriedCount(2, 3, again=True)
+    made = decided()
+    assert "to learn how it scales (2 of 3);" in announced(made, JOB, None)
+    again = with_fields(made, learns=TriedCount(3, 3, again=True))
+    assert "once more, to be surer how it scales;" in announced(again, JOB, None)
 
 
 def test_tries_end_with_their_number():
