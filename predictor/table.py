@@ -30,11 +30,9 @@ from predictor.types import (
     Verdict,
     problem,
 )
-from sacct_ingest.records import PART, KeyLevel
-from sacct_ingest.runs.input_sizes import NAMES as INPUT_SIZES
+from sacct_ingest.records import PART
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.runs.submission import JobKind
-from sacct_ingest.scripts.engines import folder_template
 
 #: Cached tables of a node type or time limit: the next job is often of the same kind.
 _CACHED = 1024
@@ -617,39 +615,3 @@ def _bracket(table: PredictionTable, nodes: int) -> tuple[int, int, float]:
 
 def _log_mix(low: float, high: float, share: float) -> float:
     return low if share == 0.0 else math.exp((1 - share) * math.log(low) + share * math.log(high))
-
-
-#: Levels at which the command decides; a tag names the problem whatever the directory.
-_BY_COMMAND = (KeyLevel.SCRIPT, KeyLevel.LINE)
-
-
-def folder_digest(work_dir: str) -> str:
-    """Short digest of a working directory, without what is volatile in it."""
-    return digest_of_folder(folder_template(work_dir))
-
-
-def digest_of_folder(folder: str) -> str:
-    """Short digest of a working directory that has nothing volatile in it any more."""
-    return blake2b(folder.rstrip("/").encode(errors="replace"), digest_size=6).hexdigest()
-
-
-@lru_cache(maxsize=1024)
-def for_inputs(table: PredictionTable, work_dir: str, changed_s: float | None) -> PredictionTable:
-    """Table for a job that starts in ``work_dir``: doubtful at best where its input may be new.
-
-    work_dir: where the job is to start; empty: unknown.
-    changed_s: when its input files were changed last, seconds since the epoch; None: unknown.
-    """
-    if table.level not in _BY_COMMAND:
-        return table
-    differences = []
-    if table.work_dirs and work_dir and folder_digest(work_dir) not in table.work_dirs:
-        differences.append(problem("new_work_dir"))
-    # Where run time goes by how large inputs are, the table is one for those of the job.
-    by_inputs = any(one.name in INPUT_SIZES for one in table.sizes)
-    if changed_s is not None and table.last_s and changed_s > table.last_s and not by_inputs:
-        differences.append(problem("new_input"))
-    if not differences:
-        return table
-    types = tuple(doubtful(one, differences) for one in table.by_type)
-    return replace(doubtful(table, differences), by_type=types)

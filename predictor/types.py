@@ -504,6 +504,7 @@ class PredictionTable(ByType):
     endings: tuple[Ending, ...] = ()
     #: digests of the working directories of the runs, where these are few
     work_dirs: tuple[str, ...] = ()
+    script: str = ""  #: key of the script that the latest runs had; empty: unknown, or they differ
     last_s: float = 0.0  #: start of the newest run that says a run time, seconds since the epoch
     #: the other node types that there are; their node counts may be fewer
     by_type: tuple[ByType, ...] = ()
@@ -614,6 +615,7 @@ WORDS: Final = {
     "makes it anew",
     "new_work_dir": "no earlier run of this command was in this directory: its input may be "
     "different",
+    "edited_script": "the script was edited after its last run: it may take longer, or shorter",
     "new_input": "an input file was changed after the last run of this command had started",
     # Other types of nodes.
     "few_on_node_type": "{runs} on {node_type}; the rest is predicted {how}",

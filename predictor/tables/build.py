@@ -200,6 +200,7 @@ def _described(
         to_limit=to_limit,
         endings=endings,
         work_dirs=facts.work_dirs_of(rows),
+        script=facts.script_of(rows) if level is KeyLevel.LINE else "",
         last_s=max(((row.end_s or 0) - row.elapsed_s for row in ended_runs(rows)), default=0.0),
         level=level.value,
         key=runs.key,

@@ -14,7 +14,7 @@ from statistics import fmean
 from predictor.application.model import Application, Paths
 from predictor.application.request import log_ratios
 from predictor.sample import Sample
-from predictor.table import digest_of_folder
+from predictor.submission import digest_of_folder
 from predictor.tables.samples import Range, asked_of, ended_runs, sample_of
 from predictor.types import (
     UNBOUNDED,
@@ -40,6 +40,8 @@ RECENT = 20
 _MANY, _OFTEN, _SHARE = 60, 3, 0.1
 #: Last runs whose time limits say what such jobs ask for.
 _LIMITS = 10
+#: Last runs that had one script, so that another one is an edit.
+_SCRIPTS = 3
 #: Runs for each working directory, at least: otherwise every run has its own, and a new one says
 #: nothing.
 RUNS_PER_DIRECTORY = 3
@@ -167,6 +169,17 @@ def work_dirs_of(rows: Iterable[RunRow]) -> tuple[str, ...]:
     ]
     digests = sorted(set(map(digest_of_folder, directories)))
     return tuple(digests) if len(digests) * RUNS_PER_DIRECTORY <= len(directories) else ()
+
+
+def script_of(rows: Sequence[RunRow]) -> str:
+    """Key of the script that the last three runs had; empty: unknown, or they differ.
+
+    Where each run has another one, as generated scripts have, one more says nothing.
+
+    rows: runs of one command, the newest last.
+    """
+    scripts = {row.script for row in rows[-_SCRIPTS:]}
+    return scripts.pop() if len(scripts) == 1 else ""
 
 
 def ending_problem(endings: Sequence[Ending]) -> Problem | None:

@@ -13,7 +13,8 @@ from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
-from predictor.table import for_inputs, for_limit, for_type
+from predictor.submission import for_inputs, for_script
+from predictor.table import for_limit, for_type
 from predictor.types import PredictionTable
 from sacct_ingest.records import Identity
 from sacct_ingest.runs.layout import Unit
@@ -277,6 +278,7 @@ class ContextBuilder:
         off = table is not None and self._tables.is_off(table)
         if table is not None:
             table = for_inputs(table, job.work_dir, job.inputs_changed_s)
+            table = for_script(table, identity.script)
             table = as_kind(table, job)
         asked = Asked(job, tag, rules, names, site, self._config.opt_in)
         request = asked.request(

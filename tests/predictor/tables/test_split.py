@@ -9,7 +9,8 @@ import pytest
 
 from predictor.application.surface import for_sizes
 from predictor.level.record import Record, decode, encode
-from predictor.table import at, folder_digest, for_inputs, part_for
+from predictor.submission import folder_digest, for_inputs, for_script
+from predictor.table import at, part_for
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import limit_reached
@@ -279,6 +280,29 @@ def test_a_new_work_dir_lowers_the_verdict():
     assert elsewhere.verdict is not Verdict.RELIABLE
     assert Verdict.RELIABLE not in elsewhere.verdicts
     assert elsewhere.problems[0].name == "new_work_dir"
+
+
+def test_an_edited_script_starts_from_its_runs_less_sure():
+    recorded = table_of([replace(one_run(n, 600.0 / n), script="first") for n in (1, 2, 4, 8)])
+    assert recorded.script == "first"
+    assert for_script(recorded, "first") is recorded
+    assert for_script(recorded, "") is recorded
+    edited = for_script(recorded, "second")
+    assert edited.median_s == recorded.median_s
+    rows = zip(edited.low_s, recorded.low_s, recorded.high_s, edited.high_s, strict=True)
+    assert all(list(row) == sorted(row) for row in rows)
+    # 90 % of what an edit does, as log time: 1.645 times a quarter.
+    assert edited.high_s[2] / edited.median_s[2] > math.exp(0.41)
+    assert Verdict.RELIABLE not in (edited.verdict, *edited.verdicts)
+    assert edited.problems[0].text == (
+        "the script was edited after its last run: it may take longer, or shorter"
+    )
+
+
+def test_where_each_run_has_its_own_script_a_new_one_says_nothing():
+    rows = [replace(one_run(n, 600.0 / n), script=f"made {n}") for n in (1, 2, 4, 8)]
+    assert table_of(rows).script == ""
+    assert table_of(rows, KeyLevel.TAG).script == ""
 
 
 def test_where_each_run_has_its_own_work_dir_a_new_one_says_nothing():

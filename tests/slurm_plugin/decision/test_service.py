@@ -7,10 +7,12 @@ import tracemalloc
 import pytest
 
 from predictor.types import AtLimit, Verdict
+from sacct_ingest.records import KeyLevel
 from sacct_ingest.text import admin_comment
 from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.config.setting_types import Mode, OnMissed, Trust
 from slurm_plugin.config.settings import Deadline, ModeRule, OptIn, TimeLimit
+from slurm_plugin.decision.lookup import identity_of
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
 from slurm_plugin.protocol.decision_messages import Answer, Change
@@ -370,3 +372,18 @@ def test_a_word_of_the_tag_that_is_not_read_is_told_at_submission_and_in_advice(
     advice = advisor().advise(request, now_s=NOW)
     assert fault in advice.comment_text
     assert fault in "".join(render(advice, now_s=NOW))
+
+
+def test_advice_on_an_edited_script_says_so_until_it_ran():
+    one = job()
+    identity = identity_of(one)
+    key = identity.key(KeyLevel.LINE)
+    edited, same = (
+        advisor(tables=[table(level="line", key=key, script=script)]).advise(one, now_s=NOW)
+        for script in ("of the runs", identity.script)
+    )
+    told = "The script was edited after its last run: it may take longer, or shorter."
+    assert (edited.problems, same.problems) == ([told], [])
+    assert (edited.verdict, same.verdict) == ("doubtful", "reliable")
+    for wide, narrow in zip(edited.rows, same.rows, strict=True):
+        assert wide.low_s < narrow.low_s < narrow.high_s < wide.high_s

@@ -1,0 +1,84 @@
+"""What a submission has that no run had: another folder, changed inputs, an edited script."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+from hashlib import blake2b
+from math import copysign, exp, hypot, log
+from statistics import NormalDist
+from typing import TypeVar
+
+from predictor.table import doubtful
+from predictor.types import ByType, PredictionTable, problem
+from sacct_ingest.records import KeyLevel
+from sacct_ingest.runs.input_sizes import NAMES as INPUT_SIZES
+from sacct_ingest.scripts.engines import folder_template
+
+_Rows = TypeVar("_Rows", PredictionTable, ByType)
+#: Standard deviation of the log of what an edit does to the run time: a prior, as next to no
+#: accounting keeps scripts.
+_EDIT_SD = 0.25
+#: Levels at which the command decides; a tag names the problem whatever the directory.
+_BY_COMMAND = (KeyLevel.SCRIPT, KeyLevel.LINE)
+
+
+def folder_digest(work_dir: str) -> str:
+    """Short digest of a working directory, without what is volatile in it."""
+    return digest_of_folder(folder_template(work_dir))
+
+
+def digest_of_folder(folder: str) -> str:
+    """Short digest of a working directory that has nothing volatile in it any more."""
+    return blake2b(folder.rstrip("/").encode(errors="replace"), digest_size=6).hexdigest()
+
+
+@lru_cache(maxsize=1024)
+def for_inputs(table: PredictionTable, work_dir: str, changed_s: float | None) -> PredictionTable:
+    """Table for a job that starts in ``work_dir``: doubtful at best where its input may be new.
+
+    work_dir: where the job is to start; empty: unknown.
+    changed_s: when its input files were changed last, seconds since the epoch; None: unknown.
+    """
+    if table.level not in _BY_COMMAND:
+        return table
+    differences = []
+    if table.work_dirs and work_dir and folder_digest(work_dir) not in table.work_dirs:
+        differences.append(problem("new_work_dir"))
+    # Where run time goes by how large inputs are, the table is one for those of the job.
+    by_inputs = any(one.name in INPUT_SIZES for one in table.sizes)
+    if changed_s is not None and table.last_s and changed_s > table.last_s and not by_inputs:
+        differences.append(problem("new_input"))
+    if not differences:
+        return table
+    types = tuple(doubtful(one, differences) for one in table.by_type)
+    return replace(doubtful(table, differences), by_type=types)
+
+
+@lru_cache(maxsize=1024)
+def for_script(table: PredictionTable, script: str) -> PredictionTable:
+    """Table for a job whose script may have been edited: at the level of its runs, less sure.
+
+    script: its key (:class:`sacct_ingest.records.Identity`); empty: unknown.
+    """
+    if not table.script or not script or script == table.script:
+        return table
+    edited = [problem("edited_script")]
+    reach = _EDIT_SD * NormalDist().inv_cdf(0.5 + table.confidence / 2)
+    types = tuple(doubtful(_widened(one, reach), edited) for one in table.by_type)
+    return replace(doubtful(_widened(table, reach), edited), by_type=types)
+
+
+def _widened(table: _Rows, reach: float) -> _Rows:
+    """Give a table whose intervals reach farther, by an error of their own in log time."""
+
+    def ends(times_s: Iterable[float]) -> tuple[float, ...]:
+        pairs = zip(times_s, table.median_s, strict=True)
+        return tuple(_farther(time_s, median_s, reach) for time_s, median_s in pairs)
+
+    tails = tuple(replace(one, time_s=ends(one.time_s)) for one in table.tails)
+    return replace(table, low_s=ends(table.low_s), high_s=ends(table.high_s), tails=tails)
+
+
+def _farther(time_s: float, median_s: float, reach: float) -> float:
+    away = log(time_s / median_s)
+    return median_s * exp(copysign(hypot(away, reach), away)) if away else time_s
