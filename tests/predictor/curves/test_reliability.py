@@ -88,7 +88,7 @@ def test_repeats_that_scatter_are_a_problem():
 def test_of_scattered_repeats_the_worst_are_named():
     points = (Point(4, 900.0, 3, 0.3), Point(8, 500.0, 3, 0.5), Point(16, 300.0, 3, 0.4))
     (problem,) = curve_problems(Curve(points), SETTINGS)
-    assert problem.text.startswith("runs on 8 nodes differ by 65% among themselves")
+    assert problem.text.startswith("runs on 8 nodes differ by 65%: ")
 
 
 def test_a_spread_up_to_the_noise_is_none():
