@@ -198,7 +198,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         ),
         {"elapsed_s": 9.0, "nodes": 4},
     ),
-    "table.for_inputs": (None, {"table": TABLE, "work_dir": "", "changed_s": 5.0}),
+    "submission.for_inputs": (None, {"table": TABLE, "work_dir": "", "changed_s": 5.0}),
     "tables.memory_need.enough_for": (
         lambda need, asked: enough_for([(need, False)] * 3, asked),
         {"need": 1e9, "asked": 2e9},
