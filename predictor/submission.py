@@ -9,12 +9,13 @@ from statistics import NormalDist
 from typing import TypeVar
 
 from predictor.table import doubtful
-from predictor.types import ByType, PredictionTable, problem
+from predictor.types import AtLimit, ByType, PredictionTable, problem
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.input_sizes import NAMES as INPUT_SIZES
 from sacct_ingest.scripts.engines import folder_template
 
-_Rows = TypeVar("_Rows", PredictionTable, ByType)
+_Table = TypeVar("_Table", PredictionTable, ByType)
+_Columns = TypeVar("_Columns", PredictionTable, ByType, AtLimit)
 #: Standard deviation of the log of what an edit does to the run time: a prior, as next to no
 #: accounting keeps scripts.
 _EDIT_SD = 0.25
@@ -64,19 +65,27 @@ def for_script(table: PredictionTable, script: str) -> PredictionTable:
         return table
     edited = [problem("edited_script")]
     reach = _EDIT_SD * NormalDist().inv_cdf(0.5 + table.confidence / 2)
-    types = tuple(doubtful(_widened(one, reach), edited) for one in table.by_type)
-    return replace(doubtful(_widened(table, reach), edited), by_type=types)
+    types = tuple(doubtful(_with_tails(one, reach), edited) for one in table.by_type)
+    limits = tuple(_widened(one, reach) for one in table.at_limits)
+    return replace(doubtful(_with_tails(table, reach), edited), by_type=types, at_limits=limits)
 
 
-def _widened(table: _Rows, reach: float) -> _Rows:
-    """Give a table whose intervals reach farther, by an error of their own in log time."""
+def _with_tails(table: _Table, reach: float) -> _Table:
+    """Give a table whose intervals and tails reach farther, by an error of their own."""
+    tails = (replace(one, time_s=_ends(one.time_s, table, reach)) for one in table.tails)
+    return replace(_widened(table, reach), tails=tuple(tails))
 
-    def ends(times_s: Iterable[float]) -> tuple[float, ...]:
-        pairs = zip(times_s, table.median_s, strict=True)
-        return tuple(_farther(time_s, median_s, reach) for time_s, median_s in pairs)
 
-    tails = tuple(replace(one, time_s=ends(one.time_s)) for one in table.tails)
-    return replace(table, low_s=ends(table.low_s), high_s=ends(table.high_s), tails=tails)
+def _widened(columns: _Columns, reach: float) -> _Columns:
+    low_s, high_s = (_ends(times, columns, reach) for times in (columns.low_s, columns.high_s))
+    return replace(columns, low_s=low_s, high_s=high_s)
+
+
+def _ends(
+    times_s: Iterable[float], columns: PredictionTable | ByType | AtLimit, reach: float
+) -> tuple[float, ...]:
+    pairs = zip(times_s, columns.median_s, strict=True)
+    return tuple(_farther(time_s, median_s, reach) for time_s, median_s in pairs)
 
 
 def _farther(time_s: float, median_s: float, reach: float) -> float:

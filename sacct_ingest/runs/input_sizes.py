@@ -17,7 +17,7 @@ BYTES: Final = "input bytes"
 FILES: Final = "input files"
 #: Those that all inputs have.
 NAMES: Final = frozenset({BYTES, FILES})
-#: Kinds that are told apart, those of most bytes; the others count as one.
+#: File types that are counted separately, those with the most bytes; the others count as one.
 _KINDS: Final = 4
 #: Bounds: 2**53 bytes, which Lua counts exactly, have 16 digits.
 _TEXT = re.compile(r"([0-9]{1,7})((?:K[a-z0-9D]{0,17}=[0-9]{1,16}){0,5})")

@@ -209,9 +209,9 @@ def _in_order(
 ) -> tuple[dict[str, int], list[str]]:
     """Give decisions that followed each other the jobs that did, where these are as many.
 
-    Jobs that are alike, a second or two apart, are told apart by nothing but their order: nimod may
-    be later than slurmctld, whose submit times are whole seconds.  Where they are more, or fewer,
-    and sizes of inputs differ, nobody knows whose these are: those decisions come second.
+    Identical requests within a second or two can only be matched in their order: nimod may be later
+    than slurmctld, whose submit times are whole seconds.  Where there are more jobs than decisions,
+    or fewer, and their input sizes differ, no match is certain: the list has these decisions.
     """
     chains: list[list[sa.Row[Any]]] = []
     last: dict[tuple[Any, ...], list[sa.Row[Any]]] = {}
@@ -346,7 +346,7 @@ def _differing() -> sa.Select[Any]:
     """Select runs whose keys are not those of their decision, as values of `_SET`.
 
     A tag counts even where the request had none.  Where nimod could not read the script or the
-    command line, those of the accounting stay, and so do sizes of inputs where it was told none.
+    command line, those of the accounting stay.  So do input sizes, where the request had none.
     """
     both = {
         n: sa.case((decisions.c[n] != "", decisions.c[n]), else_=runs.c[n]) for n in _COPIED[1:]

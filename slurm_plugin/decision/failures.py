@@ -1,4 +1,4 @@
-"""What a user is told of runs that failed: how many, after how long, and where to look."""
+"""Messages about failed runs: how many, after how long, and in which output file."""
 
 from predictor.types import Failures, PredictionTable
 from sacct_ingest.runs.submission import JobKind

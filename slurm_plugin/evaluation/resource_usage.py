@@ -19,7 +19,7 @@ _HOUR_S, _GIB = 3600.0, 2**30
 #: Shares of less are not named.
 _SHARE = 0.2
 #: Runs of a size after which there is advice on its memory.
-_RUNS = 3
+LEAST_RUNS = 3
 #: Gives what to ask for where so much was used at most.
 _Advise = Callable[[float], float]
 
@@ -86,7 +86,7 @@ class _Resource:
         runs, most = self.most.get(size, (0, 0.0))
         self.most[size] = runs + 1, max(most, used)
         advised = advise(most)
-        if runs < _RUNS or advised >= had:
+        if runs < LEAST_RUNS or advised >= had:
             return False
         self.saved_s += (had - advised) * elapsed_s * (used <= advised)
         return used > advised

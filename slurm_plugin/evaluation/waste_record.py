@@ -15,10 +15,9 @@ from sacct_ingest.records import JobState
 from sacct_ingest.runs.evidence import node_memory, ran_short
 from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.store.rows import RunRow
+from slurm_plugin.evaluation.resource_usage import LEAST_RUNS
 from slurm_plugin.evaluation.waste import Cause, Used
 
-#: Jobs of a size after which there is advice on what it needs; as in `resource_usage`.
-_JOBS = 3
 #: States of starts whose use says what the next one needs.
 _SAY_NEED = frozenset({JobState.COMPLETED, JobState.TIMEOUT})
 #: Starts that ended for lack of memory which are looked at.
@@ -82,7 +81,7 @@ class ApplicationRecord:
         made = {}
         for cause, one in usage.items():
             starts, most = self._most.get((cause, run.nodes), (0, 0.0))
-            if one.used is not None and starts >= _JOBS:
+            if one.used is not None and starts >= LEAST_RUNS:
                 made[cause] = most * self.margin
         return made
 

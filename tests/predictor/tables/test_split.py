@@ -10,13 +10,13 @@ import pytest
 from predictor.application.surface import for_sizes
 from predictor.level.record import Record, decode, encode
 from predictor.submission import folder_digest, for_inputs, for_script
-from predictor.table import at, part_for
+from predictor.table import at, for_limit, part_for
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import limit_reached
 from predictor.tables.settings import TableSettings
 from predictor.tables.split import Axis, choose
-from predictor.types import SizeTerm, Verdict
+from predictor.types import AtLimit, SizeTerm, Verdict
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.submission import Said, Submission
@@ -297,6 +297,18 @@ def test_an_edited_script_starts_from_its_runs_less_sure():
     assert edited.problems[0].text == (
         "the script was edited after its last run: it may take longer, or shorter"
     )
+
+
+@pytest.mark.parametrize("limit_s", [None, 600.0, 3_000.0, 7_200.0])
+def test_an_edited_script_is_less_sure_whatever_its_limit_and_its_nodes(limit_s):
+    recorded = table_of([replace(one_run(n, 600.0 / n), script="first") for n in (1, 2, 4, 8)])
+    columns = recorded.median_s, recorded.low_s, recorded.high_s
+    limits = tuple(AtLimit(limit, *columns) for limit in (1_000.0, 7_200.0))
+    split = replace(recorded, at_limits=limits)
+    before, edited = (for_limit(one, limit_s) for one in (split, for_script(split, "second")))
+    assert all(now < then for now, then in zip(edited.low_s, before.low_s, strict=True))
+    assert all(now > then for now, then in zip(edited.high_s, before.high_s, strict=True))
+    assert edited.verdict is not Verdict.RELIABLE
 
 
 def test_where_each_run_has_its_own_script_a_new_one_says_nothing():

@@ -304,7 +304,7 @@ def test_why_says_what_happened_and_how_to_run_it_again(slurm, capsys, monkeypat
     assert main(["why", "7"]) == 0
     user = user_name()
     assert (
-        capsys.readouterr().out.replace(str(slurm.work), "/work")
+        capsys.readouterr().out.replace(str(slurm.work), "/home/ada")
         == f"""\
 Job 7 ({user}/job.sh) ran on 1 node for 00:00:12, and failed. No nimod decides
 here, so nothing was changed.
@@ -313,7 +313,7 @@ The end of its output (slurm-7.out):
   | reading in.dat
   | in.dat:  [31mno such file
 To run it again:
-  sbatch --chdir=/work /work/job.sh in.dat
+  sbatch --chdir=/home/ada /home/ada/job.sh in.dat
 'nimo again 7 --submit' does so.
 """
     )

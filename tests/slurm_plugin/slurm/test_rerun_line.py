@@ -8,14 +8,14 @@ from sacct_ingest.records import JobState
 from slurm_plugin.slurm.ended_job import EndedJob, command_line_of
 from slurm_plugin.slurm.rerun_line import More, ScriptFile, dependents, rerun_line
 
-FILE = ScriptFile(Path("/work/job.sh"), "#!/bin/sh\nsrun x\n")
+FILE = ScriptFile(Path("/scratch/job.sh"), "#!/bin/sh\nsrun x\n")
 
 
 def line(submit_line, more=More(), script=FILE, **given):  # noqa: B008 - it is frozen
-    values = {"nodes": 1, "cpus": 4, "name": "job.sh", "work_dir": "/work", **given}
+    values = {"nodes": 1, "cpus": 4, "name": "job.sh", "work_dir": "/scratch", **given}
     job = EndedJob(job_id=1, submit_s=0, state=JobState.FAILED, submit_line=submit_line, **values)
     made = rerun_line(job, command_line_of(job), script, more)
-    return made.text.removeprefix("sbatch ").replace("--chdir=/work /work/job.sh", "…")
+    return made.text.removeprefix("sbatch ").replace("--chdir=/scratch /scratch/job.sh", "…")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_options(submit_line, more, expected):
 
 def test_what_the_script_asks_for_is_raised_in_its_own_words():
     text = "#!/bin/sh\n#SBATCH --mem-per-cpu=100M --array=1-9%2\n#SBATCH -d afterok:3\n"
-    script = ScriptFile(Path("/work/job.sh"), text)
+    script = ScriptFile(Path("/scratch/job.sh"), text)
     more = More(memory_mib=1000, tasks=(3,))
     expected = "--dependency= --mem-per-cpu=250M --array=3%2 …"
     assert line("sbatch job.sh", more, script) == expected
@@ -55,7 +55,7 @@ def test_values_whose_quotes_are_lost_are_the_accountings():
 def test_a_script_that_is_written_keeps_the_jobs_name():
     script = ScriptFile(Path("/home/x y/1.sh"), "#!/bin/sh\n", write=True)
     made = line("sbatch job.sh", script=script)
-    assert made == "--job-name=job.sh --chdir=/work '/home/x y/1.sh'"
+    assert made == "--job-name=job.sh --chdir=/scratch '/home/x y/1.sh'"
 
 
 def test_jobs_that_wait_for_it():

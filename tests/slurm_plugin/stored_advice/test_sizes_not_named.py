@@ -1,4 +1,4 @@
-"""A job that does not name a size by which the run times of its application go."""
+"""A job without the size that its application's run times depend on."""
 
 import random
 
