@@ -19,7 +19,7 @@ from sacct_ingest.errors import NimoError, ScriptError
 from sacct_ingest.scripts.job_script import CommandLine, parse_command_line
 from slurm_plugin.demo import history
 from slurm_plugin.demo.accounting import moment, sacct, scontrol
-from slurm_plugin.demo.nimod_process import reload
+from slurm_plugin.demo.nimod_process import await_decisions, reload
 from slurm_plugin.demo.sandbox import DELIMITER, HISTORY, DemoSite, sacct_text
 from slurm_plugin.demo.submissions import DemoSubmission, run, submit
 from slurm_plugin.nimod import client
@@ -108,6 +108,8 @@ def _account(site: DemoSite, made: history.MadeJob) -> None:
         file.writelines(rows)
     new = site.folder / "sacct-new.txt"
     new.write_text("".join(sacct_text([made])), encoding="utf-8")
+    with suppress(client.Unreachable):
+        await_decisions(site)
     code = (
         "import sys; from slurm_plugin.cli.nimo import main; "
         "sys.exit(main(['ingest', sys.argv[1]]) or main(['fit', '--workers', '1']))"

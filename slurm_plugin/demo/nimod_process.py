@@ -75,6 +75,19 @@ def reload(site: DemoSite) -> None:
     _await(loaded, "nimod does not read the tables: see what it says above")
 
 
+def await_decisions(site: DemoSite) -> None:
+    """Wait until nimod has written its decisions: a run is recognised by its decision's script.
+
+    Raises NimoError: it does not; slurm_plugin.nimod.client.Unreachable: it does not run.
+    """
+    client.status(site.socket, timeout_s=5.0)
+
+    def written() -> bool:
+        return not client.status(site.socket, timeout_s=5.0).decisions_pending
+
+    _await(written, "nimod writes no decisions: see what it says above")
+
+
 def stop(site: DemoSite) -> bool:
     """Stop the nimod that an earlier demo left running; gives whether there was one."""
     with suppress(OSError, ValueError):

@@ -183,6 +183,7 @@ def test_every_line_of_the_tutorial_for_users_works(short, folder):
     assert "nimo: " not in heat[0]
     assert all("to learn how it scales" in text for text in heat[1:3])
     assert "learnt on" in told["nimo-advise heat.sh"]
+    assert "/heat, 4 runs" in told["nimo-advise heat.sh"]
     assert "<svg" in (folder / "curve.svg").read_text()
     assert json.loads((folder / "advice.json").read_text())["rows"]
 
