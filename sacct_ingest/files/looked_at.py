@@ -13,20 +13,23 @@ import signal
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from math import inf
 from typing import Final, NamedTuple
 
-#: Files of a folder; one with more is skipped.
+from sacct_ingest.files.name_patterns import is_pattern, paths_of
+
+#: Names in a folder, or in those that a pattern has listed; what has more is skipped.
 MOST_OF_FOLDER: Final = 1000
 _PACKED: Final = frozenset({"gz", "bz2", "xz", "zst", "bgz", "lz4", "z"})
 _ENDING = re.compile("[a-z0-9]{1,8}")
 
 
 class LookedAt(NamedTuple):
-    """A file that was named, or files of a folder that was: those from before, or the others."""
+    """A file that was named, or files of a folder or pattern: those from before, or the others."""
 
     path: int  #: position of the name
-    kind: str  #: as of `kind_of`; of files in a folder none
+    kind: str  #: as of `kind_of`; of files in a folder none, of a pattern that which it names
     files: int
     bytes: int
     changed_s: int  #: when one of them was changed last, or its owner, name or rights were
@@ -36,14 +39,14 @@ class Seen(NamedTuple):
     """What there was of the files that were named."""
 
     files: list[LookedAt]
-    skipped: int  #: unreadable, special, or folders of too many files
+    skipped: int  #: unreadable, special, or folders of too many names
     missing: frozenset[int]  #: positions of names of which there is nothing
 
 
 class Named(NamedTuple):
     """What is to be looked at."""
 
-    #: gives paths of files and folders; it is called in the child, and may read files
+    #: gives paths of files and folders, and patterns; it is called in the child, and may read files
     paths: Callable[[], Sequence[str]]
     #: of a folder's files those that were changed before then count apart, seconds since the epoch
     before_s: float = inf
@@ -159,15 +162,8 @@ def see(paths: Sequence[str], before_s: float = inf) -> Seen:
     skipped, missing = 0, set[int]()
     for place, path in enumerate(paths):
         try:
-            status = os.stat(path)  # noqa: PTH116 - of a path as it stands
-            if stat.S_ISDIR(status.st_mode):
-                within = _of_folder(path)
-                files += _parted(place, within or (), before_s)
-                skipped += within is None
-            elif stat.S_ISREG(status.st_mode):
-                files.append(LookedAt(place, kind_of(path), 1, *_size_and_change(status)))
-            else:
-                skipped += 1
+            kind, found = _files_of(path)
+            files += _parted(place, kind, found, before_s)
         except (FileNotFoundError, NotADirectoryError):
             missing.add(place)
         except (OSError, ValueError):
@@ -175,29 +171,51 @@ def see(paths: Sequence[str], before_s: float = inf) -> Seen:
     return Seen(files, skipped, frozenset(missing))
 
 
-def _of_folder(path: str) -> list[tuple[int, int]] | None:
-    """Give bytes and last change of a folder's files; None where they are too many."""
-    found: list[tuple[int, int]] = []
-    with os.scandir(path) as entries:
-        for number, entry in enumerate(entries):
-            if number >= MOST_OF_FOLDER:
-                return None
-            try:
-                status = entry.stat()
-            except OSError:
-                continue
+def _files_of(path: str) -> tuple[str, list[tuple[int, int]]]:
+    """Give a kind, and bytes and last change of each plain file that a name stands for.
+
+    Raises OSError or ValueError: there is none, it is no file, or they are too many.
+    """
+    if is_pattern(path):
+        found = paths_of(path, MOST_OF_FOLDER)
+        if found == []:
+            raise FileNotFoundError(path)
+        return kind_of(path), _plain(found)
+    status = os.stat(path)  # noqa: PTH116 - of a path as it stands
+    if stat.S_ISDIR(status.st_mode):
+        with os.scandir(path) as entries:
+            names = [f"{path}/{entry.name}" for entry in islice(entries, MOST_OF_FOLDER + 1)]
+        return "", _plain(names if len(names) <= MOST_OF_FOLDER else None)
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError(path)
+    return kind_of(path), [_size_and_change(status)]
+
+
+def _plain(paths: Sequence[str] | None) -> list[tuple[int, int]]:
+    """Give bytes and last change of those that are plain files.
+
+    paths: None: they are too many.
+    """
+    if paths is None:
+        raise ValueError
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            status = os.stat(path)  # noqa: PTH116
             if stat.S_ISREG(status.st_mode):
                 found.append(_size_and_change(status))
     return found
 
 
-def _parted(place: int, files: Sequence[tuple[int, int]], before_s: float) -> Iterator[LookedAt]:
+def _parted(
+    place: int, kind: str, files: Sequence[tuple[int, int]], before_s: float
+) -> Iterator[LookedAt]:
     """Sum up files that were changed before a time, and the others."""
     for earlier in (True, False):
         some = [one for one in files if (one[1] < before_s) is earlier]
         if some:
             sizes, changed = zip(*some, strict=True)
-            yield LookedAt(place, "", len(some), sum(sizes), max(changed))
+            yield LookedAt(place, kind, len(some), sum(sizes), max(changed))
 
 
 def _size_and_change(status: os.stat_result) -> tuple[int, int]:

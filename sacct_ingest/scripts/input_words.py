@@ -2,8 +2,8 @@
 
 Arguments of the script, its standard input (``-i``), and words of its text: of commands, here-
 documents and what workflow engines write into their scripts.  Nothing is looked at here: most words
-of a text are no files.  ``nimo_words.lua`` follows the same rules, and both are held against
-``tests/data/input-words.json``.
+of a text are no files, and patterns (``data/*.bam``) stay as they are.  ``nimo_words.lua`` follows
+the same rules, and both are held against ``tests/data/input-words.json``.
 """
 
 import re
@@ -22,8 +22,11 @@ _BLANKS = str.maketrans("<(){}[]`\t\r", " " * 10, "\"'")
 #: What a word of a text has that may be a file's name.
 _FILE = re.compile(r"/|\.[A-Za-z]")
 _ENDING = re.compile(r"\.[A-Za-z][^/]*$")
-_NO_FILE = re.compile(r"[$*?`\x00-\x1f\x7f]|://")
-_SYSTEM = re.compile(r"/(?:dev|proc|sys|usr|bin|sbin|lib|lib64|etc|run)/")
+_NO_FILE = re.compile(r"[$`\x00-\x1f\x7f]|://")
+#: Folders of the system, and patterns for the root's.
+_SYSTEM = re.compile(r"/(?:(?:dev|proc|sys|usr|bin|sbin|lib|lib64|etc|run)/|[^/]*[*?])")
+#: What stands for all files of a folder.
+_EVERYTHING = re.compile(r"/[*?.]*[*?][*?.]*$")
 #: Words before a command, and commands whose words are no inputs.
 _BEFORE = frozenset({"export", "local", "readonly", "declare", "do", "then", "else", "time", "if"})
 _SILENT = frozenset(
@@ -94,10 +97,13 @@ class _Found:
                 continue
             path = path if path.startswith("/") else f"{self._folder}/{path.removeprefix('./')}"
             path = path.rstrip("/")
-            # Nor the folder of the job, or one above it.
-            above = f"{self._work_dir}/".startswith(f"{path}/") or path.endswith(("/.", "/.."))
-            if not above and not _SYSTEM.match(f"{path}/") and len(self.paths) < MOST:
+            none = self._is_above(_EVERYTHING.sub("", path)) or _SYSTEM.match(f"{path}/")
+            if not none and len(self.paths) < MOST:
                 self.paths[path] = None
+
+    def _is_above(self, path: str) -> bool:
+        """Whether it is the folder of the job, or one above it."""
+        return f"{self._work_dir}/".startswith(f"{path}/") or path.endswith(("/.", "/.."))
 
     def add_text(self, text: str) -> None:
         """Add what the commands of a script name, and its here-documents."""

@@ -1,84 +1,48 @@
 --- How large the files are that a submission names, as its user sees them.
 --
 -- Where a file system hangs, a process that asks it anything hangs too, and cannot be ended.  So a
--- child looks, and sbatch waits for it only as long as files keep coming: for any one of them a
--- twentieth of `inputs_ms`, for all of them `inputs_ms`.  What is not there by then is left, all of it.
+-- child looks (nimo_files.lua), and sbatch waits for it only as long as files keep coming: for any one
+-- of them a twentieth of `inputs_ms`, for a list of a folder a tenth, for all of them `inputs_ms`.
+-- What is not there by then is left, all of it.
 -- The child holds nothing of sbatch's open, such as the pipe of a `$(sbatch ...)`.
 --
 -- Lua 5.1 to 5.4, luaposix (without it nothing is looked at).
 
-local MOST_OF_FOLDER, HEARTBEAT = 400, 16
 local KINDS, MOST_SCRIPT = 4, 16 * 1024
 local PAUSE_S = 60 -- for which nothing is looked at once a file system was slow
-local PACKED = { gz = true, bz2 = true, xz = true, zst = true, bgz = true, lz4 = true, z = true }
 
 local M = {}
 
--- A module of luaposix, first without looking for it in all folders of Lua modules; nil without it.
+-- A module of luaposix; nil without it.  The first that is loaded says in which folder they are:
+-- others are looked for there alone, and not in all folders of Lua modules.
+local place_of_posix
 local function posix(name)
-  local path = package.path
+  local path, cpath = package.path, package.cpath
+  local ok, module
   package.path = ""
-  local ok, module = pcall(require, "posix." .. name)
-  package.path = path
+  for template in (place_of_posix or cpath):gmatch("[^;]+") do
+    package.cpath = template
+    ok, module = pcall(require, "posix." .. name)
+    if ok then
+      place_of_posix = template
+      break
+    end
+  end
+  package.path, package.cpath = path, cpath
   if not ok then ok, module = pcall(require, "posix." .. name) end -- some releases have a part in Lua
   return ok and module or nil
 end
 
---- Kind of a file by its name, "" where it has none.
-function M.kind_of(path)
-  local name = (path:match("^.*/(.*)$") or path):lower()
-  local function known(ending) return #ending <= 8 and ending:find("^[a-z0-9]+$") and ending:find("%a") end
-  local rest, last = name:match("^([^.].*)%.([^.]*)$")
-  if not rest or not known(last) then return "" end
-  if not PACKED[last] then return last end
-  local before = rest:match("%.([^.]*)$")
-  if not before then return last end
-  return known(before) and before .. "D" .. last or ""
-end
-
--- Write what there is of each path: `kind=bytes`, a line each; a line `.` says that it goes on to ask.
-local function look(paths, module, files_of, write)
-  local stat, is_regular, is_folder = module.stat, module.S_ISREG, module.S_ISDIR
-  local function file(status, kind)
-    if status and is_regular(status.st_mode) ~= 0 then
-      return ("%s=%.0f\n"):format(kind, status.st_size)
-    end
-    return ""
-  end
-  local function folder(path)
-    local names = {}
-    for name in files_of(path) do
-      names[#names + 1] = name
-      if #names > MOST_OF_FOLDER + 2 then return "" end
-      if #names % (4 * HEARTBEAT) == 0 then write(".\n") end
-    end
-    write(".\n")
-    local lines = {}
-    for place, name in ipairs(names) do
-      lines[#lines + 1] = file(stat(path .. "/" .. name), "")
-      if place % HEARTBEAT == 0 then write(".\n") end
-    end
-    return table.concat(lines)
-  end
-  write(".\n")
-  for _, path in ipairs(paths) do
-    local status = stat(path)
-    local is = status and is_folder(status.st_mode) ~= 0
-    if is then write(".\n") end
-    local ok, lines = pcall(is and folder or file, is and path or status, M.kind_of(path))
-    write((ok and lines or "") .. ".\n")
-  end
-  write("!\n")
-end
-
 -- What the child does; it does not come back.
-local function answer(unistd, stat, dirent, paths, writer, mark)
+local function answer(unistd, dirent, writer, mark, look)
   local open = {}
   pcall(function()
     collectgarbage("stop")
+    local function write(text) unistd.write(writer, text) end
     for name in dirent.files("/proc/self/fd") do open[#open + 1] = tonumber(name) end
     for _, number in ipairs(open) do if number ~= writer then unistd.close(number) end end
-    look(paths, stat, dirent.files, function(text) unistd.write(writer, text) end)
+    write(".\n")
+    look(write)
     if mark then os.remove(mark) end -- it was only late
   end)
   unistd._exit(0)
@@ -98,7 +62,8 @@ local function read_all(unistd, time, reader, wait_s)
     if text == "" or late and not text then return nil end -- it ended, or says nothing
     local at = now()
     if text then
-      until_s, texts[#texts + 1] = math.min(at + wait_s / 20, begun + wait_s), text
+      local silent_s = text:sub(-2) == ",\n" and wait_s / 10 or wait_s / 20
+      until_s, texts[#texts + 1] = math.min(at + silent_s, begun + wait_s), text
       if text:sub(-2) == "!\n" then return table.concat(texts) end
     end
     -- What was said meanwhile is read before it counts as silence: a busy machine is slow to go on.
@@ -107,11 +72,11 @@ local function read_all(unistd, time, reader, wait_s)
   end
 end
 
---- Sizes as `sacct_ingest.runs.input_sizes` writes them, of lines `kind=bytes`; "" for no files.
+--- Sizes as `sacct_ingest.runs.input_sizes` writes them, of lines `kind=files=bytes`; "" for none.
 function M.sizes_text(lines)
   local files, kinds, listed = 0, {}, {}
-  for kind, bytes in lines:gmatch("([%w]*)=(%d+)\n") do
-    files, kinds[kind] = files + 1, (kinds[kind] or 0) + tonumber(bytes)
+  for kind, number, bytes in lines:gmatch("([%w]*)=(%d+)=(%d+)\n") do
+    files, kinds[kind] = files + tonumber(number), (kinds[kind] or 0) + tonumber(bytes)
   end
   if files == 0 then return "" end
   for kind in pairs(kinds) do if kind ~= "" then listed[#listed + 1] = kind end end
@@ -154,15 +119,20 @@ end
 function M.sizes(paths, wait_s, getenv)
   local mark = pause_file(getenv)
   if #paths == 0 or pauses(mark) then return "" end
-  -- All of them here: a child that has just begun would take longer.
+  -- All of them here: what is loaded after a fork takes longer, in the child and in its parent.
   local unistd, fcntl, time = posix("unistd"), posix("fcntl"), posix("time")
   local stat, dirent = posix("sys.stat"), posix("dirent")
   if not (unistd and fcntl and time and stat and dirent) then return "" end
+  local look = require("nimo_files").look
   local reader, writer = unistd.pipe()
   if not reader then return "" end
   fcntl.fcntl(reader, fcntl.F_SETFL, fcntl.O_NONBLOCK)
   local child = unistd.fork()
-  if child == 0 then answer(unistd, stat, dirent, paths, writer, mark) end
+  if child == 0 then
+    answer(unistd, dirent, writer, mark, function(write)
+      look(paths, stat, dirent, unistd.chdir, write)
+    end)
+  end
   unistd.close(writer)
   local lines = child and read_all(unistd, time, reader, wait_s)
   unistd.close(reader)

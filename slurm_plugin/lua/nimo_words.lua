@@ -1,7 +1,7 @@
 --- Which words of a submission may name files that its job reads.
 --
 -- The rules are those of nimo-advise (sacct_ingest/scripts/input_words.py); both are held against
--- tests/data/input-words.json.  Nothing is looked at here.
+-- tests/data/input-words.json.  Nothing is looked at here, and patterns (`data/*.bam`) stay as they are.
 --
 -- Lua 5.1 to 5.4.
 
@@ -24,8 +24,10 @@ Found.__index = Found
 
 local function begins(text, start) return text:sub(1, #start) == start end
 
--- Whether the folder of the job is this one, or below it.
+-- Whether the folder of the job is this one, or below it.  A pattern for all files of a folder counts
+-- as that folder.
 function Found:above(path)
+  path = path:gsub("/[*?.]*[*?][*?.]*$", "")
   return begins(self.work_dir .. "/", path .. "/") or path:find("/%.%.?$") ~= nil
 end
 
@@ -35,11 +37,12 @@ function Found:add(word)
   for path in word:gmatch("[^,]+") do
     path = path:gsub("^file://", "")
     if begins(path, "~/") then path = (self.getenv("HOME") or "~") .. path:sub(2) end
-    local none = #path > LONGEST or path:find("[$*?`%c]") or path:find("://", 1, true)
+    local none = #path > LONGEST or path:find("[$`%c]") or path:find("://", 1, true)
     if not none and path:find("[A-Za-z]") then
       if not begins(path, "/") then path = self.folder .. "/" .. path:gsub("^%./", "") end
       path = path:gsub("/+$", "")
-      local input = not self:above(path) and not SYSTEM[path:match("^/([^/]*)")]
+      local first = path:match("^/([^/]*)") or ""
+      local input = not (self:above(path) or SYSTEM[first] or first:find("[*?]"))
       if input and not self.known[path] and #self.paths < MOST then
         self.known[path] = true
         self.paths[#self.paths + 1] = path

@@ -147,7 +147,7 @@ BUNDLES = {
     "nimo_filter": ("nimo_settings",),
     "nimo_ahead": ("nimo_encode", "nimo_script"),
     "nimo_inputs": (),
-    "nimo_look": ("nimo_words", "nimo_script"),
+    "nimo_look": ("nimo_words", "nimo_script", "nimo_files"),
     "nimo_prepare": ("nimo_json", "nimo_shared", "nimo_sizes"),
 }
 #: Of a list, so that no module sees a name of another's.  ``contents`` gives the text of a file.

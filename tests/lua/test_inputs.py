@@ -7,9 +7,12 @@ import subprocess
 import time
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from sacct_ingest.files.looked_at import kind_of
+from sacct_ingest.files.looked_at import kind_of, see
 from sacct_ingest.runs.input_sizes import sizes_of, to_text
+from sacct_ingest.scripts.input_words import input_words
 from tests.cluster.nimod import copy_hooks
 from tests.conftest import unavailable
 from tests.hanging_mount import hanging_mount
@@ -21,7 +24,7 @@ LONG_MS = 100_000
 CONF = "forward_deadline = yes\nlook_at_inputs = yes\n"
 
 
-def module(hooks, name="nimo_look"):
+def module(hooks, name="nimo_files"):
     return hooks.lua.eval(f"dofile('{hooks.folder}/{name}.lua')")
 
 
@@ -46,9 +49,9 @@ def test_kinds_are_those_of_nimo_advise(hooks, name):
     ],
 )
 def test_texts_are_those_of_nimo_advise(hooks, files):
-    lines = "".join(f"{kind.replace('.', 'D')}={size}\n.\n" for kind, size in files)
-    sizes = sizes_of((kind, 1, size) for kind, size in files)
-    assert str(module(hooks).sizes_text(lines)) == to_text(sizes)
+    lines = "".join(f"{kind.replace('.', 'D')}=2={size}\n.\n" for kind, size in files)
+    sizes = sizes_of((kind, 2, size) for kind, size in files)
+    assert str(module(hooks, "nimo_look").sizes_text(lines)) == to_text(sizes)
 
 
 def test_without_luaposix_the_command_goes_on(runtime, tmp_path):
@@ -74,12 +77,12 @@ def folder(tmp_path):
     if subprocess.run(probe, check=False, capture_output=True).returncode:
         unavailable("not installed: lua-socket, lua-posix")
     copy_hooks(tmp_path / "hooks", most_ms=LONG_MS)
-    settings(tmp_path, LONG_MS)
+    write_settings(tmp_path, LONG_MS)
     (tmp_path / "in.bam").write_bytes(b"x" * 1000)
     return tmp_path
 
 
-def settings(folder, inputs_ms):
+def write_settings(folder, inputs_ms):
     conf = f"{CONF}inputs_ms = {inputs_ms}\nkill_switch = {folder}/off\n"
     (folder / "hooks/nimo_hook.conf").write_text(conf)
 
@@ -87,8 +90,8 @@ def settings(folder, inputs_ms):
 def filtered(folder, *argv, times=1, environment=None, **options):
     """Pass a command through the hook; gives its comment, and what the last time took."""
     (folder / "job.sh").exists() or (folder / "job.sh").write_text("#!/bin/sh\n")
-    given = {"type": "sbatch", "chdir": str(folder), "argv": [f"{folder}/job.sh", *argv]}
-    command = ["lua5.1", HERE / "filter.lua", folder / "hooks", json.dumps(given | options), times]
+    asked = {"type": "sbatch", "chdir": str(folder), "argv": [f"{folder}/job.sh", *argv]} | options
+    command = ["lua5.1", HERE / "filter.lua", folder / "hooks", json.dumps(asked), times]
     environ = {k: v for k, v in os.environ.items() if k not in ("SLURM_JOB_ID", "NIMO_INPUTS")}
     done = subprocess.run(
         list(map(str, command)),
@@ -103,9 +106,9 @@ def filtered(folder, *argv, times=1, environment=None, **options):
     return said.get("comment"), took
 
 
-def inputs_of(folder, *argv, **given):
+def inputs_of(folder, *argv, **options):
     """Sizes that the hook sends."""
-    comment, _ = filtered(folder, *argv, **given)
+    comment, _ = filtered(folder, *argv, **options)
     assert comment.startswith("nimo{deadline=,inputs=")
     return comment.partition("inputs=")[2].partition(",own=")[0]
 
@@ -133,11 +136,51 @@ def test_files_of_wrap(folder):
 def test_what_is_no_plain_file_is_left_out(folder):
     os.mkfifo(folder / "fifo")
     (folder / "loop").symlink_to("loop")
+    named = ["fifo", "loop", "/dev/zero", "a\nb.txt", "in.bam", "fif?"]
+    assert inputs_of(folder, *named) == "1Kbam=1000"
+
+
+def test_a_folder_of_a_thousand_files_is_seen_and_a_larger_one_skipped(folder):
     (folder / "many").mkdir()
-    for number in range(500):
-        (folder / f"many/{number}").touch()
-    given = ["fifo", "loop", "many", "/dev/zero", "a\nb.txt", "in.bam"]
-    assert inputs_of(folder, *given) == "1Kbam=1000"
+    for number in range(1000):
+        (folder / f"many/{number}.fa").write_bytes(b"x")
+    assert inputs_of(folder, "many", "in.bam") == "1001Kbam=1000K=1000"
+    assert inputs_of(folder, "many/*.fa", "in.bam") == "1001Kbam=1000Kfa=1000"
+    (folder / "many/more").touch()
+    assert inputs_of(folder, "many", "many/*.fa", "in.bam") == "1Kbam=1000"
+
+
+def test_patterns_in_the_command_line_and_the_script(folder):
+    (folder / "data").mkdir()
+    for name in ("s1.fq.gz", "s2.fq.gz", "s10.fq.gz", "s\xe9.fq.gz", ".s3.fq.gz", "notes.txt"):
+        (folder / "data" / name).write_bytes(b"x" * 10)
+    assert inputs_of(folder, "data/s?.fq.gz", "*.bam") == "4Kbam=1000KfqDgz=30"
+    (folder / "job.sh").write_text("#!/bin/sh\nfor f in data/*.fq.gz; do align $f; done\n")
+    assert inputs_of(folder) == "4KfqDgz=40"
+
+
+NAMES = st.text("ab.é%-+^", min_size=1, max_size=5).filter(lambda name: name.strip("."))
+PATTERNS = st.lists(NAMES | st.sampled_from("*?"), min_size=1, max_size=6).map("".join)
+
+
+@settings(
+    max_examples=80,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
+)
+@given(
+    files=st.dictionaries(st.tuples(NAMES, NAMES), st.integers(1, 9), max_size=12),
+    patterns=st.lists(st.tuples(PATTERNS, PATTERNS), min_size=1, max_size=4),
+)
+def test_patterns_stand_for_the_same_files_as_in_nimo_advise(folder, files, patterns):
+    shutil.rmtree(folder / "random", ignore_errors=True)
+    for (below, name), size in files.items():
+        (folder / "random" / below).mkdir(parents=True, exist_ok=True)
+        (folder / "random" / below / name).write_bytes(b"x" * size)
+    words = ["in.bam", *(f"random/{below}/{name}" for below, name in patterns)]
+    paths = input_words(words, "", work_dir=str(folder), variables={})
+    sizes = sizes_of((one.kind, one.files, one.bytes) for one in see(paths).files)
+    assert inputs_of(folder, *words) == to_text(sizes)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +205,7 @@ def test_the_site_can_switch_it_off(folder):
 
 def test_nobody_waits_for_a_file_system_that_hangs(folder):
     (folder / "mount").mkdir()
-    settings(folder, 100)
+    write_settings(folder, 100)
     with hanging_mount(folder / "mount"):
         comment, _ = filtered(folder, "mount/in.bam")
         assert comment is None
@@ -170,13 +213,13 @@ def test_nobody_waits_for_a_file_system_that_hangs(folder):
         assert (folder / "nimo-inputs-pause").exists()
         assert filtered(folder, "in.bam")[0] is None
         (folder / "nimo-inputs-pause").write_text(str(int(time.time()) - 1))
-    settings(folder, LONG_MS)
+    write_settings(folder, LONG_MS)
     assert inputs_of(folder, "in.bam") == "1Kbam=1000"
 
 
 def test_a_pipe_that_somebody_reads_to_its_end_is_not_held_open(folder):
     (folder / "mount").mkdir()
-    settings(folder, 100)
+    write_settings(folder, 100)
     with hanging_mount(folder / "mount"):
         # `subprocess.run` reads the hook's output to its end, as $(sbatch ...) does.
         begun_s = time.monotonic()

@@ -66,6 +66,32 @@ def test_a_folder_of_too_many_files_is_skipped(folder):
     assert (seen.files, seen.skipped) == ([], 1)
 
 
+def test_a_pattern_stands_for_files_as_in_a_shell(folder):
+    (folder / "reads/.hidden.fastq.gz").write_bytes(b"x")
+    (folder / "reads/below.gz").mkdir()
+    (folder / "more").mkdir()
+    (folder / "more/r\xe9.fastq.gz").write_bytes(b"x" * 5)
+    (folder / "more/line\nend.fastq.gz").write_bytes(b"x" * 5)
+    patterns = ["reads/*.fastq.gz", "*/r?.fastq.gz", "reads/r0*", "*/*.bam", "no*/r0", "*.ba?"]
+    seen = one_answer([f"{folder}/{pattern}" for pattern in patterns])
+    gz, bam = "fastq.gz", ""
+    assert sizes(seen) == [(0, gz, 3, 30), (1, gz, 4, 35), (2, "", 1, 10), (5, bam, 1, 1000)]
+    assert (seen.skipped, seen.missing) == (0, {3, 4})
+
+
+def test_a_pattern_whose_folders_hold_too_many_names_is_skipped(folder):
+    for number in range(MOST_OF_FOLDER - 3):
+        (folder / f"reads/{number}").touch()
+    assert sizes(see([f"{folder}/reads/*.gz"])) == [(0, "gz", 3, 30)]
+    seen = see([f"{folder}/r*/*.gz"])
+    assert (seen.files, seen.skipped) == ([], 1)
+
+
+def test_a_pattern_takes_time_in_proportion_to_the_names(folder):
+    (folder / ("a" * 250)).touch()
+    assert see([f"{folder}/{'a*' * 100}b"]).missing == {0}
+
+
 def test_nobody_waits_for_a_file_system_that_hangs():
     reader, writer = os.pipe()
 
