@@ -5,13 +5,14 @@ What a chart shows it also says, in ``description``, for those who cannot see it
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.protocol.status_messages import PartitionWait
 from slurm_plugin.reports import picture as pictures
-from slurm_plugin.text.formatting import count, duration, percent, printable
+from slurm_plugin.text.formatting import count, duration, percent, printable, spans
 
 _WIDTH = 360  #: of a phone: the text is readable there, and the style sheet draws it no wider
 _LINE = 40  #: height of one bar with its label
@@ -29,6 +30,7 @@ _FORMS = {
     pictures.NEXT_RUN: "M{} {}m0 -7l7 12h-14Z",
 }
 _BINS = 24  #: of a histogram
+_APART = 4.0  #: between two spots of a curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,15 @@ class LinkedMarks:
     kind: ClassVar[str] = "link"
 
 
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A place with the values there, which a browser shows to whoever points at it."""
+
+    x: float
+    y: float
+    text: str
+
+
 Mark = Box | ChartPath | Dot | ChartLabel | LinkedMarks
 
 
@@ -97,6 +108,7 @@ class Chart:
     height: int
     legend: str = ""
     width: int = _WIDTH
+    spots: Sequence[Spot] = ()
 
     @property
     def linked(self) -> bool:
@@ -151,9 +163,12 @@ def columns(
     highest = max((bar.value for bar in data), default=0.0) or 1.0
     every = math.ceil(max((len(bar.label) + 1 for bar in data), default=1) * _LETTER / step)
     marks: list[Mark] = [ChartPath("grid", f"M10 {base}H{_WIDTH - 10}")]
+    spots = []
     for i, bar in enumerate(data):
         tall = (base - 24) * bar.value / highest
         x = 10 + i * step
+        name = f"from {bar.label}" if guide is not None and i else bar.label
+        spots.append(Spot(_short(x + step / 2), _short(base - tall), f"{name}: {bar.text}"))
         if bar.value:
             top, width = _short(base - tall), _short(step - 2)
             drawn: list[Mark] = [Box(bar.look, _short(x + 1), top, width, _short(tall))]
@@ -166,7 +181,7 @@ def columns(
         if i == guide:
             marks.append(ChartPath("guide", f"M{_short(x)} 10V{base}"))
     said = "; ".join(f"{bar.label}: {bar.text}" for bar in data if bar.value)
-    return Chart(title, said, marks, height, legend)
+    return Chart(title, said, marks, height, legend, spots=spots)
 
 
 def against_nominal(
@@ -229,7 +244,37 @@ def curve(picture: pictures.Picture) -> Chart:
     signs = pictures.SIGNS | _LINES
     named = "; ".join(f"{signs[what]} {words}" for what, words in picture.names.items())
     legend = ". ".join(filter(None, (named, picture.caption)))
-    return Chart(picture.title, _in_words(picture), marks, _Frame.HEIGHT, legend)
+    spots = list(_curve_spots(frame, picture))
+    return Chart(picture.title, _in_words(picture), marks, _Frame.HEIGHT, legend, spots=spots)
+
+
+def _curve_spots(frame: "_Frame", picture: pictures.Picture) -> Iterator[Spot]:
+    """Say what is predicted and what was observed on each count, as far as they stand apart."""
+    seen = {point.nodes: point for point in picture.observed}
+    predicted = {
+        nodes: times
+        for nodes, *times in zip(
+            picture.nodes, picture.median_s, picture.low_s, picture.high_s, strict=True
+        )
+    }
+    asked = dict(zip(picture.asked_nodes, picture.asked_s, strict=True))
+    marked = {*seen, *picture.marks.values()}
+    last_x = -math.inf
+    for nodes in sorted({*seen, *predicted, *asked}):
+        x = frame.x(nodes)
+        if x - last_x < _APART and nodes not in marked:
+            continue
+        last_x, said = x, []
+        if times := predicted.get(nodes):
+            share = percent(picture.confidence)
+            said.append(f"{time_span(times[0])} ({share} of runs: {spans(*times[1:])})")
+        if nodes in asked:
+            said.append(f"{time_span(asked[nodes])} for a job that asks for {picture.asked}")
+        if point := seen.get(nodes):
+            said.append(f"observed {time_span(point.time_s)}, {count(point.repeats, 'run')}")
+        high_s = times[0] if times else asked.get(nodes) or seen[nodes].time_s
+        text = f"{picture.unit.counted(nodes)}: {'; '.join(said)}"
+        yield Spot(x, frame.y(high_s), text)
 
 
 def histogram(
@@ -377,15 +422,16 @@ def waits(title: str, rows: Sequence[PartitionWait], *, most_s: float = 0.0) -> 
         ChartPath("first", frame.line(nodes, middle)),
         *(Dot("observed", frame.x(n), frame.y(t), 3.5) for n, t in zip(nodes, middle, strict=True)),
     ]
-    said = ", ".join(
-        f"{row.nodes} nodes {duration(row.wait_s)} ({duration(row.low_s)} to "
-        f"{duration(row.high_s)})"
+    each = [
+        f"{count(row.nodes, 'node')}: {time_span(row.wait_s)} "
+        f"(90 % of such jobs: {spans(row.low_s, row.high_s)})"
         for row in rows
-    )
+    ]
+    places = zip(nodes, middle, each, strict=True)
+    spots = [Spot(frame.x(n), frame.y(t), text) for n, t, text in places]
     legend = "line: median wait; band: 90 % of such jobs; both axes logarithmic, with starts at "
-    return Chart(
-        title, f"Expected waits: {said}.", marks, _Frame.HEIGHT, f"{legend}once drawn at 1 s"
-    )
+    said = f"Expected waits: {'; '.join(each)}."
+    return Chart(title, said, marks, _Frame.HEIGHT, f"{legend}once drawn at 1 s", spots=spots)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,16 @@ class PageLink:
     href: str
 
 
+@dataclass(frozen=True, slots=True)
+class PasteLine:
+    """A line to paste into a script or a shell."""
+
+    text: str
+
+
+Cell = str | PageLink | PasteLine
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """A table with its caption; cells are text that the template escapes.
@@ -52,7 +62,7 @@ class Table:
     name: str  #: stable, for files and anchors
     caption: str
     columns: tuple[TableColumn, ...]
-    rows: Sequence[Sequence[str | PageLink]]
+    rows: Sequence[Sequence[Cell]]
     note: str = ""
     empty: str = "none"
     csv: str = ""  #: where the whole table is

@@ -26,10 +26,10 @@ _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 _HOST = re.compile(r"(\[[0-9a-f:]+\]|[^:\[\]]+)(?::\d{1,5})?")
 _LONGEST_QUERY = 4096
 LONGEST_HEAD = 32 << 10  #: bytes of all headers
-#: What an answer lets a browser do: show it, send its own forms back, nothing else.
+#: What an answer lets a browser do: show it, run the site's own script, ask the site again.
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; connect-src 'self'; "
+    "style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
@@ -62,7 +62,8 @@ def application(site: PageData, proxies: Proxies) -> ASGIApp:
     # Endpoints run in threads: pages wait for the store, and for Slurm where the user is new.
     routes = [
         *(Route(path, partial(_answer, site, proxies, page)) for path, page in pages.items()),
-        Route(f"/style-{view.style_digest()}.css", partial(_file, view.style(), "text/css")),
+        Route(f"/{view.style_name()}", partial(_file, view.style(), "text/css")),
+        Route(f"/{view.script_name()}", partial(_file, view.script(), "text/javascript")),
         Route("/icon.svg", partial(_file, icon, "image/svg+xml")),
     ]
 

@@ -27,11 +27,11 @@ from slurm_plugin.protocol.advice_messages import Advice, Row
 from slurm_plugin.reports import chart, curve_text
 from slurm_plugin.reports.advice_text import options_of
 from slurm_plugin.reports.chart import Chart
-from slurm_plugin.reports.html import Table, TableColumn
+from slurm_plugin.reports.html import Cell, PasteLine, Table, TableColumn
 from slurm_plugin.reports.picture import NEXT_RUN, RECOMMENDED, SIGNS, of_table
 from slurm_plugin.store_access import last_runs
 from slurm_plugin.stored_advice.advise import advise_usual
-from slurm_plugin.text.formatting import RECOGNISED, clock, count, hours, percent
+from slurm_plugin.text.formatting import RECOGNISED, clock, count, hours, percent, spans
 from slurm_plugin.web.data import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery, may_see
 from slurm_plugin.web.decisions_page import decisions_table
 from slurm_plugin.web.report_pages import largest_cluster
@@ -112,7 +112,7 @@ def one_application(view: View) -> str:
     steps = _advised(made) if made else []
     if (best := next_run(prediction, largest or inf)) is not None:
         size = prediction.unit.counted(best)
-        steps.append(f"{SIGNS[NEXT_RUN]} A run on {size} would help most")
+        steps.append([f"{SIGNS[NEXT_RUN]} A run on {size} would help most"])
     return view.render(
         "application.html.j2",
         prediction.label,
@@ -241,15 +241,17 @@ def suggestion(view: View, table: PredictionTable) -> Suggestion | None:
     return Suggestion(made[0].words, made[1]) if made else None
 
 
-def _advised(made: Suggestion) -> list[str]:
+def _advised(made: Suggestion) -> list[list[Cell]]:
     """Say what to ask for in place of what such jobs usually ask for."""
     row, advice = made.row, made.advice
     about = ""
     if row is not None:
         cost = f"{hours(row.node_hours)} {advice.unit.word}-hours"
         about = f" (about {time_span(row.time_s)}, {cost})"
-    what = f"Ask for: {made.options}{about}" if made.options else f"No advice: {advice.reason}"
-    return [f"{SIGNS[RECOMMENDED]} {what}", f"This is advice on a job with {made.asked}"]
+    what: list[Cell] = [f"{SIGNS[RECOMMENDED]} No advice: {advice.reason}"]
+    if made.options:
+        what = [f"{SIGNS[RECOMMENDED]} Ask for: ", PasteLine(made.options), about]
+    return [what, [f"This is advice on a job with {made.asked}"]]
 
 
 def _experts(payload: str | None) -> Table | None:
@@ -362,9 +364,7 @@ def _table(
         return (
             str(nodes),
             f"over {time_span(time_s)}" if nodes in over else time_span(time_s),
-            "no upper end"
-            if nodes in over
-            else f"{time_span(prediction.low_s[i])} to {time_span(prediction.high_s[i])}",
+            "no upper end" if nodes in over else spans(prediction.low_s[i], prediction.high_s[i]),
             hours(nodes * time_s / 3600),
             *("-" if (one := taken[i][j]) is None else hours(one) for j in known),
             percent(first / (nodes * time_s)) if prediction.is_curve else "-",

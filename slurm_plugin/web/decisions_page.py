@@ -22,7 +22,7 @@ from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import chart
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.curve_text import within
-from slurm_plugin.reports.html import PageLink, Table
+from slurm_plugin.reports.html import Cell, PageLink, Table
 from slurm_plugin.reports.picture import of_table
 from slurm_plugin.reports.why_text import explain, size_given
 from slurm_plugin.text.formatting import hours, limit_text, short_clock, span
@@ -110,7 +110,7 @@ def decisions_table(
 ) -> Table:
     """List decisions, one line each; what is named leads on."""
 
-    def rows() -> Iterator[Sequence[str | PageLink]]:
+    def rows() -> Iterator[Sequence[Cell]]:
         for one, run in pairs:
             entry = view.application((one.key_level, one.key)) if one.key else None
             asked = limit_text(one.limit_s) if one.limit_s else "-"

@@ -18,7 +18,7 @@ from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook
 from slurm_plugin.reports import page
 from slurm_plugin.reports.chart import Chart, waits
 from slurm_plugin.reports.headline import headline, proven_lines, title_of
-from slurm_plugin.reports.html import PageLink, Table
+from slurm_plugin.reports.html import Cell, PageLink, Table
 from slurm_plugin.reports.sheets import csv_text, find, sheets_of
 from slurm_plugin.text.formatting import clock, count, limit_text, percent
 from slurm_plugin.web.view import OLD_S, PageMissing, View, columns
@@ -75,7 +75,7 @@ def linked(view: View, table: Table) -> Table:
     keys = [column.key for column in table.columns]
     filters = {"job_id": "job", "user": "user", "reason": "reason"}
 
-    def row(cells: Sequence[str | PageLink]) -> Iterator[str | PageLink]:
+    def row(cells: Sequence[Cell]) -> Iterator[Cell]:
         named = dict(zip(keys, cells, strict=True))
         for key, cell in named.items():
             if key == "application":

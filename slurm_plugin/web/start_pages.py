@@ -16,7 +16,7 @@ from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import page
 from slurm_plugin.reports.advice_text import DIRECTIVE
 from slurm_plugin.reports.headline import TASKS, Task, headline, title_of
-from slurm_plugin.reports.html import PageLink, Table
+from slurm_plugin.reports.html import Cell, PageLink, PasteLine, Table
 from slurm_plugin.reports.sheets import find, sheets_of
 from slurm_plugin.reports.waste_text import title_of as waste_title
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules
@@ -88,11 +88,11 @@ def mine(view: View) -> str:
     rows = view.site.store.fits.find([(KeyLevel(one.level), one.key) for one in newest])
     tables = {(row.level.value, row.key): decode(row.payload) for row in rows}
 
-    def row(one: CatalogueEntry) -> tuple[str | PageLink, ...]:
+    def row(one: CatalogueEntry) -> tuple[Cell, ...]:
         table = tables[one.table_key]
-        cells = ("-", "-", "not enough runs yet")
+        cells: tuple[Cell, ...] = ("-", "-", "not enough runs yet")
         if made := suggestion(view, table):
-            size, line = made.advice.nodes, f"{DIRECTIVE}{made.options}"
+            size, line = made.advice.nodes, PasteLine(f"{DIRECTIVE}{made.options}")
             cells = (
                 made.advice.unit.counted(size) if size else "-",
                 time_span(made.row.time_s) if made.row else "-",

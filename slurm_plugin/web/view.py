@@ -142,7 +142,8 @@ def render(
         parts_of_site=parts,
         viewer=viewer,
         prefix=prefix,
-        style_name=style_digest(),
+        style_name=style_name(),
+        script_name=script_name(),
         cluster=config.cluster,
         release=version("nimo-slurm"),
         **context,
@@ -164,9 +165,21 @@ def style() -> bytes:
 
 
 @cache
-def style_digest() -> str:
-    """Part of the style sheet's name, so that browsers may keep it for ever."""
-    return blake2b(style(), digest_size=8).hexdigest()
+def style_name() -> str:
+    """Name of the style sheet: another one for another content, so that browsers may keep it."""
+    return f"style-{blake2b(style(), digest_size=8).hexdigest()}.css"
+
+
+@cache
+def script() -> bytes:
+    """Script of the site: pages are complete without it."""
+    return file_text("web.js").encode()
+
+
+@cache
+def script_name() -> str:
+    """Name of the script, made as that of the style sheet."""
+    return f"script-{blake2b(script(), digest_size=8).hexdigest()}.js"
 
 
 def file_text(name: str) -> str:

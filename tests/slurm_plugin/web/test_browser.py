@@ -5,17 +5,15 @@ import re
 import subprocess
 from html import unescape
 from importlib.resources import files
-from shutil import which
 
 import pytest
 
+from tests.slurm_plugin.web.chromium import CHROMIUM, WAIT_S
 from tests.slurm_plugin.web.test_server import serving
 from tests.slurm_plugin.web.test_views import ADDRESSES, APPLICATION
 
-CHROMIUM = which("chromium") or which("chromium-browser") or which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
-WAIT_S = 120
 #: Each page in a frame of its own, as wide as asked for; what axe finds there replaces all of them.
 CHECK = """\
 <!DOCTYPE html><meta charset="utf-8"><title>check</title><body><script>
@@ -78,11 +76,19 @@ def browse(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("width", "scheme"), [(1280, "light"), (320, "dark")], ids=["wide and light", "narrow and dark"]
+    ("width", "scheme", "script"),
+    [
+        *((1280, "light", True), (320, "dark", True)),
+        *((1280, "dark", False), (320, "light", False)),
+    ],
 )
-def test_no_page_breaks_a_rule_of_accessibility(ask, browse, saved_replay, tmp_path, width, scheme):
+def test_no_page_breaks_a_rule_of_accessibility(
+    ask, browse, saved_replay, tmp_path, width, scheme, script
+):
     addresses = [*ADDRESSES, "/nothing"]
-    pages = [with_style(ask, ask(one, replay=str(saved_replay)).text) for one in addresses]
+    pages = [
+        with_style(ask, ask(one, replay=str(saved_replay)).text, script=script) for one in addresses
+    ]
     page = tmp_path / "check.html"
     page.write_text(_filled(pages, width))
     blink = f"--blink-settings=preferredColorScheme={'0' if scheme == 'dark' else '1'}"
@@ -108,7 +114,7 @@ def test_a_broken_page_is_noticed(browse, tmp_path):
     assert "image-alt" in text
 
 
-def test_the_browser_takes_the_style_and_runs_nothing(browse, store_path, tmp_path):
+def test_the_browser_takes_style_and_script_and_runs_nothing_else(browse, store_path, tmp_path):
     shot = tmp_path / "page.png"
     with serving(store_path, "127.0.0.1:0") as (place, _):
         url = f"{place.rstrip('/')}{APPLICATION}b2"
@@ -121,10 +127,14 @@ def test_the_browser_takes_the_style_and_runs_nothing(browse, store_path, tmp_pa
     assert shot.stat().st_size > 20_000
 
 
-def with_style(ask, page):
-    """Page with its style sheet inside, as it comes from no server."""
+def with_style(ask, page, *, script=False):
+    """Page with its style sheet inside, and with its script, as it comes from no server."""
     link = re.search(r'<link rel="stylesheet" href="([^"]+)">', page)
-    return page.replace(link[0], f"<style>{ask(link[1]).text}</style>")
+    page = page.replace(link[0], f"<style>{ask(link[1]).text}</style>")
+    link = re.search(r'<script src="([^"]+)" defer></script>', page)
+    page = page.replace(link[0], "")
+    inside = f"<script>{ask(link[1]).text}</script>" if script else ""
+    return page.replace("</body>", f"{inside}</body>")
 
 
 def _filled(pages, width):

@@ -1,0 +1,180 @@
+// What pages do on top of what the server made: each works without this file.
+"use strict";
+(() => {
+  const ROWS = 10; // tables with more of them get a filter
+  const QUIET_MS = 200; // after the last key before a form is sent
+  const TOLD_MS = 2000;
+  const HINT = "Point at the figure, or use the arrow keys there, for values.";
+
+  function made(name, properties, ...children) {
+    const one = Object.assign(document.createElement(name), properties);
+    one.append(...children);
+    return one;
+  }
+
+  const status = made("p", { className: "hidden" });
+  status.setAttribute("role", "status");
+  document.body.append(status);
+
+  // Lines to paste: a button that copies.
+
+  async function copied(text) {
+    if (navigator.clipboard) return navigator.clipboard.writeText(text);
+    // Browsers give pages without TLS no clipboard, but for what is selected.
+    const field = made("textarea", { value: text });
+    document.body.append(field);
+    field.select();
+    const done = document.execCommand("copy");
+    field.remove();
+    if (!done) throw new Error("not copied");
+  }
+
+  function copyButton(line) {
+    const text = line.textContent.trim();
+    const button = made("button", { type: "button", className: "tool copy" }, "Copy");
+    button.setAttribute("aria-label", `Copy ${text}`);
+    button.addEventListener("click", async () => {
+      const word = await copied(text).then(() => "Copied", () => "Not copied");
+      button.textContent = word;
+      status.textContent = `${word}: ${text}`;
+      setTimeout(() => { button.textContent = "Copy"; }, TOLD_MS);
+      button.focus();
+    });
+    line.after(" ", button);
+  }
+
+  // Long tables: a filter, which the address keeps.
+
+  function kept(name, value) {
+    const address = new URL(location);
+    if (value) address.searchParams.set(name, value);
+    else address.searchParams.delete(name);
+    history.replaceState(null, "", address);
+  }
+
+  function filter(table) {
+    const rows = [...table.tBodies[0].rows];
+    const name = `filter-${table.className.replace("of-", "")}`;
+    if (rows.length <= ROWS || table.closest("[data-found]")) return;
+    const field = made("input", { type: "search", id: name, autocomplete: "off" });
+    const number = made("span", { className: "soft" });
+    number.setAttribute("role", "status");
+    const label = made("label", { htmlFor: name }, "Filter rows ");
+    const hide = () => {
+      const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+      for (const row of rows) {
+        const text = row.textContent.toLowerCase();
+        row.hidden = !words.every(word => text.includes(word));
+      }
+      const shown = rows.filter(row => !row.hidden).length;
+      number.textContent = words.length ? `${shown} of ${rows.length} rows` : "";
+    };
+    field.addEventListener("input", () => { hide(); kept(name, field.value); });
+    field.value = new URL(location).searchParams.get(name) ?? "";
+    table.closest(".scroll").before(made("div", { className: "tool filter" }, label, field, number));
+    hide();
+  }
+
+  // Figures: the values at the nearest place, by pointer, finger or arrow keys.
+
+  function readable(svg) {
+    const spots = [...svg.querySelectorAll(".spot")];
+    if (!spots.length) return;
+    const [xs, ys] = ["cx", "cy"].map(name => spots.map(one => one[name].baseVal.value));
+    const text = made("p", { className: "tool values" }, HINT);
+    text.setAttribute("role", "status");
+    text.classList.add("soft");
+    svg.after(text);
+    let present = -1;
+    const show = number => {
+      spots[present]?.classList.remove("on");
+      present = number;
+      spots[present]?.classList.add("on");
+      text.textContent = spots[present]?.querySelector("title").textContent ?? HINT;
+      text.classList.toggle("soft", !spots[present]);
+    };
+    const nearest = event => {
+      const at = new DOMPoint(event.clientX, event.clientY)
+        .matrixTransform(svg.getScreenCTM().inverse());
+      // Across the figure first: up and down tells apart what stands at one place.
+      const far = xs.map((x, i) => Math.abs(x - at.x) + Math.abs(ys[i] - at.y) / 1000);
+      show(far.indexOf(Math.min(...far)));
+    };
+    svg.addEventListener("pointermove", nearest);
+    svg.addEventListener("pointerdown", nearest);
+    svg.addEventListener("pointerleave", event => { if (event.pointerType === "mouse") show(-1); });
+    if (svg.querySelector("a")) {
+      svg.addEventListener("focusin", event => {
+        const box = event.target.getBoundingClientRect();
+        nearest({ clientX: box.x + box.width / 2, clientY: box.y });
+      });
+      return;
+    }
+    svg.tabIndex = 0;
+    const steps = {
+      ArrowRight: () => Math.min(present + 1, spots.length - 1),
+      ArrowLeft: () => Math.max(present - 1, 0),
+      Home: () => 0,
+      End: () => spots.length - 1,
+      Escape: () => -1,
+    };
+    svg.addEventListener("keydown", event => {
+      if (!steps[event.key]) return;
+      event.preventDefault();
+      show(steps[event.key]());
+    });
+    svg.addEventListener("blur", () => show(-1));
+  }
+
+  function prepare(root) {
+    root.querySelectorAll("code.paste").forEach(copyButton);
+    root.querySelectorAll("table").forEach(filter);
+    root.querySelectorAll("figure svg").forEach(readable);
+  }
+
+  // Parts of a page that are fetched anew.
+
+  async function fetched(address, signal) {
+    const answer = await fetch(address, { signal });
+    if (!answer.ok) throw new Error(answer.statusText);
+    return new DOMParser().parseFromString(await answer.text(), "text/html");
+  }
+
+  function replaced(old, page) {
+    const fresh = page.getElementById(old.id);
+    if (!fresh) return;
+    const places = [...old.querySelectorAll(".scroll")].map(one => one.scrollLeft);
+    const part = document.adoptNode(fresh);
+    old.replaceWith(part);
+    prepare(part);
+    part.querySelectorAll(".scroll").forEach((one, i) => { one.scrollLeft = places[i] ?? 0; });
+  }
+
+  // Forms whose answer comes as they are filled in.
+
+  function live(form) {
+    let last = new AbortController(), timer = 0;
+    const send = async () => {
+      last.abort();
+      last = new AbortController();
+      const address = new URL(form.action);
+      for (const [name, value] of new FormData(form)) {
+        if (value) address.searchParams.append(name, value);
+      }
+      try {
+        const page = await fetched(address, last.signal);
+        replaced(document.getElementById(form.dataset.live), page);
+        history.replaceState(null, "", address);
+      } catch {
+        // The button of the form still works, and says what is wrong.
+      }
+    };
+    form.addEventListener("input", () => {
+      clearTimeout(timer);
+      timer = setTimeout(send, QUIET_MS);
+    });
+  }
+
+  prepare(document);
+  document.querySelectorAll("form[data-live]").forEach(live);
+})();

@@ -1,0 +1,130 @@
+"""What the script of the pages does, in a real browser, under the site's own policy."""
+
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from predictor.refit import row_of
+from sacct_ingest.store import Store
+from slurm_plugin.protocol.status_messages import PartitionWait
+from tests.slurm_plugin.made import table
+from tests.slurm_plugin.web.chromium import CHROMIUM, chromium
+from tests.slurm_plugin.web.conftest import joined, put_waits, tables
+from tests.slurm_plugin.web.test_server import serving
+from tests.slurm_plugin.web.test_views import ADDRESSES, APPLICATION
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with chromium(tmp_path_factory.mktemp("profile")) as one:
+        yield one
+
+
+@pytest.fixture
+def site(store_path):
+    """Where the pages are served; what the store has may still be changed."""
+    many = [table(level="line", key=f"k{i}", label=f"ada/app{i:02}") for i in range(12)]
+    with Store.open(str(store_path)) as store:
+        store.fits.replace([row_of(one) for one in (*tables(), *many)])
+    joined(store_path)
+    rows = [
+        PartitionWait(
+            partition=f"part{i:02}", nodes=4, limit_s=3600.0, wait_s=60.0, low_s=0.0, high_s=90.0
+        )
+        for i in range(12)
+    ]
+    put_waits(store_path, *rows)
+    with serving(store_path, "127.0.0.1:0") as (place, _):
+        yield place.rstrip("/")
+
+
+def query(browser):
+    return parse_qs(urlsplit(browser.run("location.href")).query)
+
+
+def test_every_page_is_whole_without_the_script_and_quiet_with_it(browser, site):
+    for address in ADDRESSES:
+        for script in (False, True):
+            for width in (390, 1024, 1440):
+                browser.look(site + address, width=width, script=script, dark=width == 1024)
+                overflow = browser.run("document.documentElement.scrollWidth - innerWidth")
+                assert overflow <= 0, (address, width)
+            tools = browser.run("document.querySelectorAll('.tool').length")
+            assert script or tools == 0, address
+    assert browser.console == []
+
+
+def test_a_line_to_paste_is_copied(browser, site):
+    browser.look(f"{site}/mine")
+    line = "#SBATCH --comment=nimo:app=NAME"
+    browser.run("navigator.clipboard.writeText = async text => { window.got = text; }")
+    browser.press("ol .copy")
+    browser.until("window.got", line)
+    browser.until("document.querySelector('ol .copy').textContent", "Copied")
+    assert browser.run("document.querySelector('body > [role=status]').textContent").endswith(line)
+
+
+def test_without_a_clipboard_a_line_is_copied_all_the_same(browser, site):
+    browser.look(f"{site}/mine")
+    browser.run("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    browser.run("document.addEventListener('copy', () => { window.got = `${getSelection()}`; })")
+    browser.press("ol .copy")
+    browser.until("document.querySelector('ol .copy').textContent", "Copied")
+
+
+VISIBLE = "[...document.querySelectorAll('.of-outlook tbody tr')].filter(r => !r.hidden).length"
+
+
+def test_a_long_table_has_a_filter_that_the_address_keeps(browser, site):
+    browser.look(f"{site}/queue")
+    assert browser.run(VISIBLE) == 12
+    browser.run("document.querySelector('#filter-outlook').focus()")
+    browser.keys(*"PART07")
+    browser.until(VISIBLE, 1)
+    assert browser.run("document.querySelector('.filter span').textContent") == "1 of 12 rows"
+    assert query(browser)["filter-outlook"] == ["PART07"]
+    browser.look(browser.run("location.href"))
+    assert browser.run(VISIBLE) == 1
+    browser.run("document.querySelector('#filter-outlook').value = ''")
+    browser.run("document.querySelector('#filter-outlook').dispatchEvent(new Event('input'))")
+    assert browser.run(VISIBLE) == 12
+    assert query(browser) == {}
+
+
+VALUES = "document.querySelector('.values').textContent"
+
+
+def test_a_curve_tells_its_values_to_pointer_and_keys(browser, site):
+    browser.look(f"{site}{APPLICATION}a1")
+    assert "arrow keys" in browser.run(VALUES)
+    titles = browser.run("[...document.querySelectorAll('.spot title')].map(t => t.textContent)")
+    assert titles[0].startswith("1 node: ")
+    assert all("90 % of runs: " in title for title in titles)
+    browser.run("document.querySelector('figure svg').scrollIntoView()")
+    box = browser.run(
+        "(b => [b.x + b.width / 2, b.y + b.height / 2])"
+        "(document.querySelectorAll('.spot')[2].getBoundingClientRect())"
+    )
+    browser.point(*box)
+    assert browser.run(VALUES) == titles[2]
+    browser.run("document.querySelector('figure svg').focus()")
+    browser.keys("End")
+    assert browser.run(VALUES) == titles[-1]
+    browser.keys("ArrowLeft")
+    assert browser.run(VALUES) == titles[-2]
+    browser.keys("Escape")
+    assert "arrow keys" in browser.run(VALUES)
+
+
+def test_a_list_follows_the_form_above_it(browser, site):
+    browser.look(f"{site}/applications?order=application")
+    browser.run("document.querySelector('#q').focus()")
+    browser.keys(*"app07")
+    browser.until("document.querySelectorAll('.of-catalogue tbody tr').length", 1)
+    assert "1 application" in browser.run(
+        "document.querySelector('main [role=status]').textContent"
+    )
+    assert query(browser)["q"] == ["app07"]
+    assert query(browser)["order"] == ["application"]
