@@ -33,9 +33,9 @@ PLAN_S, LIMIT_MIN, OWN_MIN = 60.0, 10, 2
 NIMOD = """\
 import sys
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.decision import memory_and_limits
+from slurm_plugin.decision import soft_plans
 from slurm_plugin.slurm import soft_limits
-memory_and_limits._LEAST_S = 60.0
+soft_plans._LEAST_S = 60.0
 soft_limits.DAY_S = float(sys.argv.pop(1))
 sys.exit(main(sys.argv[1:]))
 """

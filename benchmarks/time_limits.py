@@ -37,7 +37,7 @@ from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import RunRow
 from slurm_plugin.config import settings as config
-from slurm_plugin.decision.memory_and_limits import AskedLimit, TimeLimits, from_prediction
+from slurm_plugin.decision.time_limits import AskedLimit, TimeLimits, from_prediction
 
 DAY_S = 86_400.0
 SETTINGS = config.TimeLimit()

@@ -95,9 +95,9 @@ class Deadline(types.Section, frozen=True, kw_only=True):
 
 
 class TimeLimit(types.Section, frozen=True, kw_only=True):
-    """Time limits from predictions; see :mod:`slurm_plugin.decision.memory_and_limits`."""
+    """Time limits from predictions; see :mod:`slurm_plugin.decision.levers.time_limit`."""
 
-    #: limits to plan with, which end no job; see :mod:`slurm_plugin.decision.memory_and_limits`
+    #: limits to plan with, which end no job; see :mod:`slurm_plugin.decision.levers.soft_limit`
     soft: types.SoftUse = types.SoftUse.OFF
     #: of the jobs, to outlast the limit that they are planned with
     outlasted_share: types.Part = 0.15
@@ -113,7 +113,7 @@ class TimeLimit(types.Section, frozen=True, kw_only=True):
 
 
 class MemorySettings(types.Section, frozen=True, kw_only=True):
-    """Memory from predictions; see :mod:`slurm_plugin.decision.memory_and_limits`."""
+    """Memory from predictions; see :mod:`slurm_plugin.decision.levers.memory`."""
 
     use: types.MemoryUse = types.MemoryUse.TAG
     step: types.Share = 0.75  #: of what runs completed with last: a job gets no less

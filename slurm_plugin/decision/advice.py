@@ -29,8 +29,9 @@ from slurm_plugin.decision.array_end import array_text
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.limit_advice import LimitBasis, basis_of, limits_to_ask
-from slurm_plugin.decision.memory_and_limits import TimeLimits, memory_to_ask
+from slurm_plugin.decision.memory_need import memory_to_ask
 from slurm_plugin.decision.node_options import STARTING_S, Option, PolicyInput, end_differences
+from slurm_plugin.decision.time_limits import TimeLimits
 from slurm_plugin.evaluation.costs import (
     check_series,
     grams_between,

@@ -21,12 +21,12 @@ from predictor.types import Prediction, PredictionTable, Verdict
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
-from slurm_plugin.decision.memory_and_limits import (
+from slurm_plugin.decision.memory_need import memory_floor
+from slurm_plugin.decision.time_limits import (
     AskedLimit,
     TimeLimits,
     from_prediction,
     holding_all,
-    memory_floor,
     whole_minutes,
 )
 from slurm_plugin.protocol.reasons import Reason

@@ -18,7 +18,7 @@ from slurm_plugin.config import setting_types as types
 from slurm_plugin.config.settings import JobNames, JobSettings, OptIn
 from slurm_plugin.decision import sizes
 from slurm_plugin.decision.allowed_counts import Request
-from slurm_plugin.decision.memory_and_limits import MINUTE_S
+from slurm_plugin.decision.time_limits import MINUTE_S
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import HookLevel, Job
 from slurm_plugin.slurm.cluster_state import RequestRules

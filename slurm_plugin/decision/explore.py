@@ -36,6 +36,13 @@ class TriedCount(NamedTuple):
     of: int
     again: bool = False
 
+    @property
+    def purpose(self) -> str:
+        """Say what it is for; one that was tried before is none of those that are numbered."""
+        if self.again:
+            return "once more, to be surer how it scales"
+        return f"to learn how it scales ({self.number} of {self.of})"
+
 
 def count_to_try(
     scene: PolicyContext, options: Sequence[Option], best: Option, asked: Option

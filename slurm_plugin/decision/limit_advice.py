@@ -19,8 +19,8 @@ from slurm_plugin.decision.allowed_counts import (
     trusted,
 )
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.memory_and_limits import TimeLimits, floors, limits_on, whole_minutes
 from slurm_plugin.decision.node_options import Option
+from slurm_plugin.decision.time_limits import TimeLimits, floors, limits_on, whole_minutes
 from slurm_plugin.slurm.supply import Supply
 from slurm_plugin.text.formatting import count, duration, limit_text
 

@@ -3,45 +3,26 @@
 from collections.abc import Callable
 from math import inf
 
-from predictor.application.request import for_request
 from predictor.table import at, covers, is_outdated, longest_likely, verdict_at
 from predictor.types import LimitReached, Prediction, PredictionTable, Problem, Verdict
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.text.slurm_text import time_span
-from sacct_ingest.text.tag import parse_tag, tag_fault
-from slurm_plugin.config.setting_types import MemoryUse, TimeUse
 from slurm_plugin.decision import policy, sizes
-from slurm_plugin.decision.allowed_counts import Request, is_own_work, is_serial, trusted
+from slurm_plugin.decision.allowed_counts import Request, is_own_work, is_serial
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.eligibility import UNBOUNDED
-from slurm_plugin.decision.explore import TriedCount
 from slurm_plugin.decision.failures import failures_text
-from slurm_plugin.decision.memory_and_limits import (
-    MINUTE_S,
-    LowerMemory,
-    SoftLimit,
-    TimeLimits,
-    memory_floor,
-    whole_minutes,
-)
+from slurm_plugin.decision.memory_need import memory_floor
 from slurm_plugin.decision.node_options import STARTING_S, Option
 from slurm_plugin.decision.policy import Action, Decision
+from slurm_plugin.decision.time_limits import MINUTE_S, TimeLimits, whole_minutes
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import lower_of
 from slurm_plugin.slurm.footprint import memory_bytes
-from slurm_plugin.text.formatting import (
-    clock,
-    count,
-    duration,
-    limit_text,
-    percent,
-    printable,
-    spans,
-)
+from slurm_plugin.text.formatting import clock, count, duration, limit_text, percent, spans
 
 #: Why nothing is made of a prediction that a user could paste.
 _UNTRUSTED = (Reason.OUT_OF_BAND, Reason.DISTRUSTED, Reason.OTHERS_RUNS)
@@ -59,42 +40,6 @@ def at_submission(decision: Decision, request: Request) -> str:
     return "\n".join(filter(None, (better_count(decision, unit), unit.words(limit))))
 
 
-def changed(
-    decision: Decision, change: Change, own: int | None, request: Request, *, every: bool
-) -> str:
-    """Line for the user whose job is changed; empty where it gets what Slurm would give.
-
-    change: what is written into the job.
-    own: time limit that it asked for, minutes.
-    request: what the job asked for.
-    every: report every change; otherwise only a limit that is made longer.
-    """
-    minutes, chosen, asked = change.time_limit, decision.chosen, decision.request
-    longer = minutes is not None and own is not None and minutes > own
-    if chosen is not None and decision.learns:
-        most = "+" if request.high >= UNBOUNDED else f"-{request.high}"
-        where = f"{request.unit.counted(chosen.nodes)} of {request.low}{most}"
-        allowed = f", with --time={duration(60.0 * minutes)}" if longer and minutes else ""
-        return f"nimo: runs on {where} {_to_learn(decision.learns)}{allowed}"
-    if chosen is None or not (every or longer):
-        return ""
-    instead = f" instead of {asked.nodes}" if asked and asked.nodes != chosen.nodes else ""
-    nodes = f"runs on {request.unit.counted(chosen.nodes)}{instead}" if instead or longer else ""
-    limit = ""
-    if minutes is not None and minutes != own:
-        before = "" if own is None else f" instead of {duration(60.0 * own)}"
-        limit = f"{'with' if nodes else 'has'} --time={duration(60.0 * minutes)}{before}"
-    changes = ", ".join(filter(None, (nodes, limit)))
-    return changes and f"nimo: this job {changes}"
-
-
-def _to_learn(tried: TriedCount) -> str:
-    """Say what a try is for; a count that was tried before is none of those that are numbered."""
-    if tried.again:
-        return "once more, to be surer how it scales"
-    return f"to learn how it scales ({tried.number} of {tried.of})"
-
-
 def announced(decision: Decision, request: Request, advised: int | None) -> str:
     """Say on which count sbatch will run a job that is advised another one; empty: on that.
 
@@ -108,7 +53,7 @@ def announced(decision: Decision, request: Request, advised: int | None) -> str:
         limit = f" and --time={duration(chosen.limit_s)}"
     what = f"As it is, sbatch will run this on {request.unit.counted(chosen.nodes)}{limit}"
     if decision.learns:
-        return f"{what}, {_to_learn(decision.learns)}; nimo:learn=off forbids that."
+        return f"{what}, {decision.learns.purpose}; nimo:learn=off forbids that."
     return f"{what}: {request.unit.words(decision.reason.text)}."
 
 
@@ -184,67 +129,6 @@ def _more(case: DecisionContext, memory: int) -> str:
     if most and 2 * memory > most:
         return f"a node has {most // _MIB}M: ask for all of it with --mem=0, or for more nodes"
     return f"ask for --mem-per-cpu={2 * each}M" if each else f"ask for --mem={2 * memory // _MIB}M"
-
-
-#: Between a word of a tag and why it comes to nothing.
-UNHEEDED = " changes nothing: "
-
-
-def of_tag(case: DecisionContext, decided: Decision) -> list[str]:
-    """Say which words of a tag are not read or have no effect, why, and what they need.
-
-    Nothing where a job already asks for no more than it is predicted to need.
-    """
-    tag, request, table = parse_tag(case.job.comment), case.request, case.table
-    fault = tag_fault(case.job.comment)
-    words, said = [], [printable(fault)] if fault else []
-    if tag is None or request.fixed in {Reason.OPTED_OUT, Reason.HET}:
-        return said
-    why = request.distrusted.text if request.distrusted else ""
-    if table is None or not table.nodes:
-        why = (without_times(table) if table else Reason.NO_FINISHED_RUN).text
-    elif table.is_guess:
-        why = f"the prediction is based on {_GUESSED[table.level]}"
-    elif decided.chosen is None and decided.reason is not request.fixed:
-        why = why or decided.reason.text
-    if tag.time == TimeUse.SET and not (decided.chosen and decided.chosen.limits):
-        takes = "enough of your own runs for a reliable prediction"
-        words.append(("time=set", why or (table and _unsure(request, table, decided)), takes))
-    if tag.mem == MemoryUse.AUTO and request.lower_memory and not decided.memory:
-        unmeasured = "" if table and table.need else "the accounting has no memory of its runs"
-        words.append(("mem=auto", why or unmeasured, "your own runs with their memory"))
-    return said + [f"{word}{UNHEEDED}{why}; it takes {takes}" for word, why, takes in words if why]
-
-
-def _unsure(request: Request, table: PredictionTable, decided: Decision) -> str:
-    """Say on which count that the job may get its prediction makes no limit; empty: on all."""
-    chosen, asked = decided.chosen, decided.request
-    if request.time_use is TimeUse.OFF:
-        return "the job asks for no number of nodes"
-    table = for_request(table, asked.nodes, request.given) if asked else table
-    counts = [request.asked or request.low, min(request.high, table.nodes[-1])]
-    if chosen and decided.action is Action.SET:
-        counts = [chosen.nodes]
-    sure = trusted(table, counts)
-    for n in counts:
-        if n not in sure:
-            where = f"{request.unit.counted(n)} is {verdict_at(table, n).value}"
-            details = "".join(f" ({one.text})" for one in table.problems[:1])
-            return f"the prediction on {where}{details}"
-    if not table.tails:
-        runs = "one run does" if table.runs == 1 else f"{table.runs} runs do"
-        return f"its {runs} not say how long the longest take"
-    return ""
-
-
-def less_memory(memory: LowerMemory) -> str:
-    """Line for the user whose job gets less memory than it asked for."""
-    return f"nimo: this job has --mem={memory.given_mib}M instead of {memory.asked_mib}M"
-
-
-def planned(soft: SoftLimit) -> str:
-    """Line for the user whose job is planned with less than its time limit."""
-    return f"nimo: planned for {limit_text(soft.limit_s)}, may run its {limit_text(soft.own_s)}"
 
 
 def deadline_text(decision: Decision, request: Request, *, now_s: float) -> str:
@@ -482,7 +366,7 @@ def verdict_text(table: PredictionTable, nodes: int | None = None) -> str:
     if is_outdated(table) or not (table.nodes or table.is_guess):
         return "There is no prediction."
     if table.is_guess:
-        return f"Low confidence: based on {_GUESSED[table.level]}, not on this application."
+        return f"Low confidence: based on {GUESSED[table.level]}, not on this application."
     if is_serial(table):
         return "All runs used one CPU: no run shows what more would do."
     if not table.is_curve:
@@ -519,7 +403,7 @@ _OPENINGS = {
     Verdict.DOUBTFUL: "The prediction is doubtful",
     Verdict.REFUSED: "There are too few runs for a prediction",
 }
-_GUESSED = {"name": "your jobs of this name", "user": "all your jobs"}
+GUESSED = {"name": "your jobs of this name", "user": "all your jobs"}
 
 
 def without_times(table: PredictionTable) -> Reason:

@@ -28,7 +28,7 @@ from predictor.types import Prediction, PredictionTable
 from predictor.waits.estimate import ENOUGH, WaitEstimate
 from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
 from slurm_plugin.decision import allowed_counts as counting
-from slurm_plugin.decision.memory_and_limits import TimeLimits, fitting, shortest
+from slurm_plugin.decision.time_limits import TimeLimits, fitting, shortest
 from slurm_plugin.slurm.supply import Supply
 
 #: So long Slurm may take to start a job on idle nodes (its own looks at the queue are up to half a

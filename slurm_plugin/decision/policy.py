@@ -18,9 +18,10 @@ from predictor.waits.estimate import ENOUGH
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import OnMissed, TimeUse
 from slurm_plugin.decision import allowed_counts as counting
-from slurm_plugin.decision import memory_and_limits as needs
+from slurm_plugin.decision.effect import Effect
 from slurm_plugin.decision.explore import TriedCount, count_to_try, tries_of
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext, PolicyInput
+from slurm_plugin.decision.time_limits import TimeLimits, whole_minutes
 from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.slurm.supply import Supply
 from slurm_plugin.text.formatting import clock, duration, percent
@@ -53,8 +54,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     options: Sequence[Option] = ()  #: all that were weighed
     remedies: Sequence[str] = ()  #: what would make the deadline, in words
     better: "Decision | None" = None  #: on a count that its runs proved, where none is changed
-    soft: needs.SoftLimit | None = None  #: what Slurm is to plan with; None: its time limit
-    memory: needs.LowerMemory | None = None  #: what it gets, or would get; None: what it asks for
+    effects: Sequence[Effect] = ()  #: what each lever does to the job
 
 
 def decide(given: PolicyInput) -> Decision:
@@ -299,14 +299,14 @@ def every_option(given: PolicyInput, decision: Decision) -> list[Option]:
     return [own.pop(option.nodes, option) for option in options] + list(own.values())
 
 
-def limits_to_ask(option: Option, request: counting.Request) -> needs.TimeLimits | None:
+def limits_to_ask(option: Option, request: counting.Request) -> TimeLimits | None:
     """Time limit to ask for on a count: a shorter one, or a longer one that it needs."""
     if option.fitting_limit_s:
-        return needs.TimeLimits(option.fitting_limit_s)
+        return TimeLimits(option.fitting_limit_s)
     if option.limits is not None:
         return option.limits
     own, limit_s = request.asked_limit_s or request.limit_s, option.limit_s
-    return needs.TimeLimits(limit_s) if own and limit_s and limit_s > own else None
+    return TimeLimits(limit_s) if own and limit_s and limit_s > own else None
 
 
 #: A proposed deadline still holds when it is pasted that much later.
@@ -416,7 +416,7 @@ def _deadline(asked: Option, rules: counting.PolicySettings, now_s: float) -> It
     latest_s = asked.wait.quantile(share) + (asked.limit_s or 0.0)
     end_s = max(asked.wait.end_s(asked.prediction, share), latest_s)
     if end_s < inf:
-        when = clock(now_s + _PASTED_S + needs.whole_minutes(end_s))
+        when = clock(now_s + _PASTED_S + whole_minutes(end_s))
         yield _with_chance(f"--deadline={when}", share)
 
 

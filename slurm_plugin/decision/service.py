@@ -17,15 +17,17 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decision import context_builder, messages, tickets
 from slurm_plugin.decision.advice import advice_of, may_be_pasted, side_by_side
 from slurm_plugin.decision.allowed_counts import PolicySettings
-from slurm_plugin.decision.answer import lower_memory, note_of, permitted, row_of, soft_limit
+from slurm_plugin.decision.answer import note_of, permitted, row_of
 from slurm_plugin.decision.bookings import Bookings
 from slurm_plugin.decision.context import DecisionContext, PartitionContext
 from slurm_plugin.decision.explore import PendingTries, RecentCounts
+from slurm_plugin.decision.levers.all_levers import tag_texts, with_effects
+from slurm_plugin.decision.levers.lever import Surroundings
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.decision.memory_and_limits import SoftPlans
 from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.other_layouts import layout_rows
 from slurm_plugin.decision.policy import Action, Decision, decide, opened_by_runs, remedies
+from slurm_plugin.decision.soft_plans import SoftPlans
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.reasons import MISSED, Reason
@@ -193,12 +195,9 @@ class DecisionService:
     def _judge(self, case: DecisionContext) -> tuple[Decision, Answer, str]:
         """Decide, under an id of its own."""
         decided, decision_id = self._with_remedies(case, self._decide(case)), self._new_id()
-        memory = lower_memory(case, decided, self._config)
-        soft = self._cluster and soft_limit(
-            case, decided, self._config.time_limit, self._cluster, self.plans
-        )
-        decided = msgspec.structs.replace(decided, memory=memory, soft=soft)
-        answer = permitted(case, decided, self._cluster)
+        around = Surroundings(self._config, self._cluster, self.plans)
+        decided = with_effects(case, decided, around)
+        answer = permitted(case, decided)
         if decided.reason is Reason.LEARNING and answer.set is not None and case.table:
             self.tries.add(case.table, decision_id, case.now_s)
         if case.site.mode in (Mode.ADVISE, Mode.ENFORCE):
@@ -278,7 +277,7 @@ class DecisionService:
         others = partial(self._contexts.other_partitions, case)
         advice = advice_of(case, rules, fresh=self._blind(case) is None, others=others)
         if case.job.comment and self._blind(case) is None:
-            advice.comment_text = "\n".join(messages.of_tag(case, self._decide(case)))
+            advice.comment_text = "\n".join(tag_texts(case, self._decide(case)))
         advice.cluster = self._cluster_name()
         if case.table is not None and advice.rows and may_be_pasted(case, case.table):
             size = advice.nodes or case.request.asked or case.request.low

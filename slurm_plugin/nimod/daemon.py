@@ -23,8 +23,8 @@ from sacct_ingest.errors import ConfigError, SlurmError
 from sacct_ingest.store.fits import CLOSED_COUNTS, CLOSED_LIMITS
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.decision.memory_and_limits import quantiles_of
 from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.decision.soft_plans import quantiles_of
 from slurm_plugin.nimod import loop as loops
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames, reserved_socket
 from slurm_plugin.nimod.answering.process import AnswerProcess

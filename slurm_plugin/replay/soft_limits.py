@@ -26,7 +26,7 @@ from sacct_ingest.runs.layout import layouts_of_run
 from sacct_ingest.store import RunRow
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.decision.memory_and_limits import planned_s
+from slurm_plugin.decision.soft_plans import planned_s
 from slurm_plugin.replay.measures import measure
 from slurm_plugin.replay.workload import Floats, Workload, recent_mean
 

@@ -7,7 +7,7 @@ from predictor.types import PredictionTable
 from sacct_ingest.records import FROM_NOTE, DecisionRow, ShownJob, Start
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store.rows import RunRow
-from slurm_plugin.decision.messages import UNHEEDED
+from slurm_plugin.decision.levers.all_levers import UNHEEDED
 from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.evaluation.effects import ran_otherwise
 from slurm_plugin.protocol.query_messages import Explanation, Outcome

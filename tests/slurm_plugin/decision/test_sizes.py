@@ -8,7 +8,7 @@ from predictor.types import UNBOUNDED, Memory, MemoryNeed, MemoryTerm
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import OptIn, SizesRule
-from slurm_plugin.decision.memory_and_limits import memory_to_ask
+from slurm_plugin.decision.memory_need import memory_to_ask
 from slurm_plugin.decision.sized_supply import sized_supply
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason

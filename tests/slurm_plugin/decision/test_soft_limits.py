@@ -13,8 +13,8 @@ from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.text import admin_comment
 from slurm_plugin.config.setting_types import Mode, SoftUse, TimeUse
 from slurm_plugin.config.settings import ModeRule, Snapshot, TimeLimit
-from slurm_plugin.decision.memory_and_limits import SoftPlans, quantiles_of
 from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.decision.soft_plans import SoftPlans, quantiles_of
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.query_messages import Explanation, explanation_of
 from slurm_plugin.protocol.reasons import Reason

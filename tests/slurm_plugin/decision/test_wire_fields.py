@@ -15,7 +15,7 @@ SHOWN_BY = {
     "qos": "slurm/test_snapshot.py: limits of a QOS",
     "licenses": "slurm/test_snapshot.py: licences that are taken",
     "cpus_per_tres": "decision/test_eligibility_and_budget.py: CPUs of each GPU",
-    "mem_per_tres": "decision/test_memory_and_limits.py: memory of each GPU stays",
+    "mem_per_tres": "decision/test_memory_need.py: memory of each GPU stays",
     "argv": "decision/test_split_runs.py: arguments that tell runs apart",
     "work_dir": "decision/test_split_runs.py: folders that tell runs apart",
     "export": "tests/sacct_ingest/runs/test_layout_and_attributes.py: variables that do",

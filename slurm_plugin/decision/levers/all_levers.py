@@ -1,0 +1,59 @@
+"""All levers, and what a user's tag asks of them in vain."""
+
+from msgspec.structs import replace
+
+from sacct_ingest.text.tag import parse_tag, tag_fault
+from slurm_plugin.decision.context import DecisionContext
+from slurm_plugin.decision.levers import memory, node_count, soft_limit, time_limit
+from slurm_plugin.decision.levers.lever import Lever, Surroundings
+from slurm_plugin.decision.messages import GUESSED, without_times
+from slurm_plugin.decision.policy import Decision
+from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.text.formatting import printable
+
+#: In the order in which users are told of them.
+LEVERS: tuple[Lever, ...] = (node_count.effect, time_limit.effect, memory.effect, soft_limit.effect)
+_WORDS = (time_limit.TAG_WORD, memory.TAG_WORD)
+#: Between a word of a tag and why it comes to nothing.
+UNHEEDED = " changes nothing: "
+
+
+def with_effects(case: DecisionContext, decided: Decision, around: Surroundings) -> Decision:
+    """Give a decision with what each lever does to the job."""
+    effects = (lever(case, decided, around) for lever in LEVERS)
+    return replace(decided, effects=tuple(effect for effect in effects if effect is not None))
+
+
+def tag_texts(case: DecisionContext, decided: Decision) -> list[str]:
+    """Say which words of a tag are not read or have no effect, why, and what they need.
+
+    Nothing where a job already asks for no more than it is predicted to need.
+    """
+    tag, fixed = parse_tag(case.job.comment), case.request.fixed
+    fault = tag_fault(case.job.comment)
+    texts = [printable(fault)] if fault else []
+    if tag is None or fixed in {Reason.OPTED_OUT, Reason.HET}:
+        return texts
+    why = _why_unused(case, decided)
+    for one in _WORDS:
+        if not one.asked_in_vain(tag, case, decided):
+            continue
+        if reason := why or one.obstacle(case, decided):
+            texts.append(f"{one.word}{UNHEEDED}{reason}; it takes {one.takes}")
+    return texts
+
+
+def _why_unused(case: DecisionContext, decided: Decision) -> str:
+    """Say why no lever uses the prediction; empty: each may."""
+    request, table = case.request, case.table
+    if table is None:
+        return Reason.NO_FINISHED_RUN.text
+    if not table.nodes:
+        return without_times(table).text
+    if table.is_guess:
+        return f"the prediction is based on {GUESSED[table.level]}"
+    if request.distrusted:
+        return request.distrusted.text
+    if decided.chosen is None and decided.reason is not request.fixed:
+        return decided.reason.text
+    return ""

@@ -1,0 +1,38 @@
+"""What a lever is: one way of changing a job."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sacct_ingest.text.tag import Tag
+from slurm_plugin.config.settings import Config
+from slurm_plugin.decision.context import DecisionContext
+from slurm_plugin.decision.effect import Effect
+from slurm_plugin.decision.policy import Decision
+from slurm_plugin.decision.soft_plans import SoftPlans
+from slurm_plugin.slurm.cluster_state import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What levers look at beside the job and what was decided of it."""
+
+    config: Config  #: the site's settings
+    cluster: Cluster | None  #: latest view, which says how Slurm plans; None: there is none
+    plans: SoftPlans  #: what came of limits to plan with
+
+
+#: Says what it does to a job; None: nothing.  A count and its limit are those that were chosen.
+Lever = Callable[[DecisionContext, Decision, Surroundings], Effect | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TagWord:
+    """Word of a job's tag that asks for a lever."""
+
+    word: str
+    #: What the lever takes, for those who ask in vain.
+    takes: str
+    #: Whether a tag asks for it, and it did nothing.
+    asked_in_vain: Callable[[Tag, DecisionContext, Decision], bool]
+    #: What of its own kept it from a job whose prediction is good; empty: nothing.
+    obstacle: Callable[[DecisionContext, Decision], str]

@@ -1,0 +1,67 @@
+"""Lever: how many nodes, CPUs or GPUs a job gets, where it leaves that open."""
+
+from math import ceil, inf
+from typing import Any
+
+from sacct_ingest.runs.layout import Unit
+from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.decision import sizes
+from slurm_plugin.decision.context import DecisionContext
+from slurm_plugin.decision.effect import Effect
+from slurm_plugin.decision.eligibility import UNBOUNDED
+from slurm_plugin.decision.levers import time_limit
+from slurm_plugin.decision.levers.lever import Surroundings
+from slurm_plugin.decision.node_options import Option
+from slurm_plugin.decision.policy import Action, Decision
+from slurm_plugin.protocol.decision_messages import Change
+
+
+def effect(case: DecisionContext, decided: Decision, _: Surroundings) -> Effect | None:
+    """Write the chosen count, and what the user asked for by that count."""
+    chosen = decided.chosen
+    if case.site.mode is not Mode.ENFORCE or decided.action is not Action.SET or chosen is None:
+        return None
+    change = _change(case, chosen)
+    return Effect(
+        change=change,
+        line=_line(case, decided, chosen),
+        urgent=decided.learns is not None,
+        noted=_planned_start(case, decided, change, chosen),
+    )
+
+
+def _change(case: DecisionContext, chosen: Option) -> Change:
+    if case.request.unit is Unit.NODES or case.table is None:
+        return sizes.change_for(case.job, chosen.nodes)
+    return sizes.change_of(case.job, case.table, chosen.nodes)
+
+
+def _line(case: DecisionContext, decided: Decision, chosen: Option) -> str:
+    request, asked = case.request, decided.request
+    size = request.unit.counted(chosen.nodes)
+    if decided.learns:
+        most = "+" if request.high >= UNBOUNDED else f"-{request.high}"
+        return f"runs on {size} of {request.low}{most} {decided.learns.purpose}"
+    if asked is None or asked.nodes == chosen.nodes:
+        return ""
+    return f"this job runs on {size} instead of {asked.nodes}"
+
+
+def _planned_start(
+    case: DecisionContext, decided: Decision, change: Change, chosen: Option
+) -> dict[str, Any]:
+    """When a job is planned to start on its one count, and the latest that its guard allows.
+
+    Neither where it has no range to get back.  The second is for Slurm's plan, which is made by
+    limits: a count that waits for a prediction has none.
+    """
+    request = case.request
+    pinned = change.min_nodes is not None and time_limit.limit_min(case, decided) is None
+    ranged = request.unit is Unit.NODES and request.low < request.high
+    if not (pinned and ranged and sizes.only_nodes(case.job)) or chosen.wait_s == inf:
+        return {}
+    latest = chosen.no_later and chosen.most_wait_s < inf
+    return {
+        "planned_s": ceil(case.now_s + chosen.wait_s),
+        "latest_s": ceil(case.now_s + chosen.most_wait_s) if latest else None,
+    }

@@ -1,0 +1,89 @@
+"""Lever: a limit to plan with, which ends no job.
+
+Slurm schedules a job by it, and ends the job at its time limit.  It does so from 23.11 on
+(``SchedulerParameters=time_min_as_soft_limit``); without the option the same field ends jobs.  So
+nothing is set unless the option has just been seen.
+"""
+
+from predictor.application.request import for_request
+from predictor.table import at, covers
+from predictor.types import PredictionTable
+from sacct_ingest.records import JobState
+from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.decision.context import DecisionContext
+from slurm_plugin.decision.effect import Effect
+from slurm_plugin.decision.levers import time_limit
+from slurm_plugin.decision.levers.lever import Surroundings
+from slurm_plugin.decision.policy import Action, Decision
+from slurm_plugin.decision.soft_plans import planned_s
+from slurm_plugin.protocol.decision_messages import Change
+from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.text.formatting import limit_text
+
+#: An older view of the cluster does not say that the option is still there.
+MOST_AGE_S = 60.0
+
+
+def effect(case: DecisionContext, decided: Decision, around: Surroundings) -> Effect | None:
+    """Write the limit to plan with, for as long as Slurm is known to plan so."""
+    minutes, cluster = case.job.time_limit, around.cluster
+    if not (case.request.soft and case.site.mode is Mode.ENFORCE and minutes and cluster):
+        return None
+    if not case.table or not _plans(case, decided, cluster, around):
+        return None
+    table = case.table
+    if decided.request is not None:
+        table = for_request(table, decided.request.nodes, case.request.given)
+    size = _size(case, decided, table)
+    if size is None or case.request.distrusted or _is_chain(table):
+        return None
+    rules, own_s = around.config.time_limit, 60.0 * minutes
+    share = around.plans.quantiles.get(_partitions(case)[0], 1.0 - rules.outlasted_share)
+    limit_s = planned_s(table, size, own_s, share, rules)
+    if limit_s >= own_s:
+        return None
+    soft_min = round(limit_s / 60)
+    return Effect(
+        change=Change(soft_min=soft_min, soft_until=int(cluster.taken_s + MOST_AGE_S)),
+        line=f"planned for {limit_text(limit_s)}, may run its {limit_text(own_s)}",
+        noted={"soft_min": soft_min, "own_min": minutes},
+        prediction=at(case.table, size),
+    )
+
+
+def _partitions(case: DecisionContext) -> list[str]:
+    return (case.partition.name if case.partition else case.job.partition).split(",")
+
+
+def _plans(
+    case: DecisionContext, decided: Decision, cluster: Cluster, around: Surroundings
+) -> bool:
+    """Whether Slurm may plan this job with another limit than its own."""
+    if case.now_s - cluster.taken_s > MOST_AGE_S or not cluster.plans_softly:
+        return False
+    if decided.action is Action.REFUSE or time_limit.limit_min(case, decided) is not None:
+        return False
+    names = _partitions(case)
+    if any(name in around.plans.resting for name in names):
+        return False
+    # Slurm would start the job before a reservation by its plan, and let it run across.
+    own_s = 60.0 * (case.job.time_limit or 0)
+    end_s = max(case.now_s, case.request.begin_s) + own_s + MOST_AGE_S
+    parts = [part for name in names if (part := cluster.partition(name))]
+    return all(part.reserved_s >= end_s for part in parts)
+
+
+def _is_chain(table: PredictionTable) -> bool:
+    """Whether runs are links of a chain, which run until their limit."""
+    at_limit = sum(one.runs for one in table.endings if one.state == JobState.TIMEOUT)
+    return 2 * at_limit > sum(one.runs for one in table.endings)
+
+
+def _size(case: DecisionContext, decided: Decision, table: PredictionTable) -> int | None:
+    """Size to look up: the chosen one, or that of the request; None: no run says anything of it."""
+    if decided.chosen is not None:
+        return decided.chosen.nodes
+    size = case.request.asked or case.request.low
+    if table.is_guess and table.nodes:  # what a user's jobs are like says the same of all sizes
+        size = min(max(size, table.nodes[0]), table.nodes[-1])
+    return size if covers(table, size) else None

@@ -1,0 +1,85 @@
+"""Lever: the time limit that ends a job, shorter or as long as its count needs.
+
+It goes with the chosen count, also where the count stays.
+"""
+
+from predictor.application.request import for_request
+from predictor.table import verdict_at
+from sacct_ingest.text.tag import Tag
+from slurm_plugin.config.setting_types import Mode, TimeUse
+from slurm_plugin.decision.allowed_counts import trusted
+from slurm_plugin.decision.context import DecisionContext
+from slurm_plugin.decision.effect import Effect
+from slurm_plugin.decision.levers.lever import Surroundings, TagWord
+from slurm_plugin.decision.policy import Action, Decision
+from slurm_plugin.decision.time_limits import TimeLimits
+from slurm_plugin.protocol.decision_messages import Change
+from slurm_plugin.text.formatting import duration
+
+
+def effect(case: DecisionContext, decided: Decision, _: Surroundings) -> Effect | None:
+    """Write the limit, and the ``--time-min`` that backfill may cut it down to."""
+    minutes, own = limit_min(case, decided), case.job.time_limit
+    if minutes is None:
+        return None
+    limits = _shortened(case, decided)
+    least = round(limits.least_s / 60) if limits and limits.least_s else None
+    time = f"--time={duration(60.0 * minutes)}"
+    instead = f" instead of {duration(60.0 * own)}" if own is not None else ""
+    return Effect(
+        change=Change(time_limit=minutes, time_min=least),
+        line=f"this job has {time}{instead}" if minutes != own else "",
+        clause=f"with {time}{instead}",
+        urgent=own is not None and minutes > own,
+    )
+
+
+def limit_min(case: DecisionContext, decided: Decision) -> int | None:
+    """Time limit that is written into a job, minutes; None: its own stays."""
+    chosen, own = decided.chosen, case.job.time_limit
+    if case.site.mode is not Mode.ENFORCE or decided.action is Action.REFUSE or chosen is None:
+        return None
+    if (limits := _shortened(case, decided)) is not None:
+        return round(limits.limit_s / 60)
+    if decided.action is not Action.SET or chosen.limit_s is None or own is None:
+        return None
+    return round(chosen.limit_s / 60) if chosen.limit_s > 60 * own else None
+
+
+def _shortened(case: DecisionContext, decided: Decision) -> TimeLimits | None:
+    """Give the limit that the prediction makes, where it may be written."""
+    sets = case.request.time_use is TimeUse.SET
+    return decided.chosen.limits if decided.chosen and sets else None
+
+
+def _asked_in_vain(tag: Tag, _: DecisionContext, decided: Decision) -> bool:
+    return tag.time == TimeUse.SET and not (decided.chosen and decided.chosen.limits)
+
+
+def _unsure(case: DecisionContext, decided: Decision) -> str:
+    """Say on which count that the job may get its prediction makes no limit; empty: on all."""
+    request, table = case.request, case.table
+    chosen, asked = decided.chosen, decided.request
+    if table is None:
+        return ""
+    if request.time_use is TimeUse.OFF:
+        return "the job asks for no number of nodes"
+    table = for_request(table, asked.nodes, request.given) if asked else table
+    counts = [request.asked or request.low, min(request.high, table.nodes[-1])]
+    if chosen and decided.action is Action.SET:
+        counts = [chosen.nodes]
+    sure = trusted(table, counts)
+    for n in counts:
+        if n not in sure:
+            where = f"{request.unit.counted(n)} is {verdict_at(table, n).value}"
+            details = "".join(f" ({one.text})" for one in table.problems[:1])
+            return f"the prediction on {where}{details}"
+    if not table.tails:
+        runs = "one run does" if table.runs == 1 else f"{table.runs} runs do"
+        return f"its {runs} not say how long the longest take"
+    return ""
+
+
+TAG_WORD = TagWord(
+    "time=set", "enough of your own runs for a reliable prediction", _asked_in_vain, _unsure
+)

@@ -1,0 +1,92 @@
+"""Levers: each writes fields of its own, as the mode permits, and none leans on another."""
+
+from collections import Counter
+
+import msgspec
+import pytest
+
+from slurm_plugin.config.setting_types import Mode, SoftUse
+from slurm_plugin.config.settings import Config, TimeLimit
+from slurm_plugin.decision import service as deciding
+from slurm_plugin.decision.effect import Effect, lines_of
+from slurm_plugin.decision.levers import all_levers
+from slurm_plugin.decision.policy import Action
+from slurm_plugin.protocol.decision_messages import Change
+from tests.slurm_plugin.decision.requests_of_all_shapes import SITES, requests, service
+from tests.slurm_plugin.made import NOW
+
+PLANNED = Config(mode=Mode.ENFORCE, time_limit=TimeLimit(soft=SoftUse.ON))
+
+
+def fields(change):
+    """Fields that a change writes."""
+    given = msgspec.structs.asdict(change or Change()).items()
+    return {name: value for name, value in given if value is not None}
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    """Have each decision with its effects noted down beside the job it is about."""
+    noted = []
+
+    def spy(case, decided, around):
+        made = all_levers.with_effects(case, decided, around)
+        noted.append((case, made))
+        return made
+
+    monkeypatch.setattr(deciding, "with_effects", spy)
+    return noted
+
+
+def submitted(site, seed):
+    made = service(site)
+    made.cluster = msgspec.structs.replace(made.cluster, plans_softly=True)
+    for second, job in enumerate(requests(seed)):
+        answer, _ = made.submit(job, via="job_submit", now_s=NOW + second)
+        yield answer
+
+
+@pytest.mark.parametrize("site", [*SITES.values(), PLANNED], ids=[*SITES, "planned"])
+def test_an_answer_is_what_its_levers_write(site, judged):
+    answers = [one for one in submitted(site, 7) if one.reason != "off"]
+    assert len(answers) == len(judged)
+    for answer, (case, decided) in zip(answers, judged, strict=True):
+        written = Counter(field for effect in decided.effects for field in fields(effect.change))
+        assert set(written.values()) <= {1}, "two levers write one field"
+        if case.site.mode is not Mode.ENFORCE or decided.action is Action.REFUSE:
+            assert not written
+        assert fields(answer.set).keys() == written.keys()
+    assert site is not PLANNED or any("soft_min" in fields(one.set) for one in answers)
+
+
+def test_levers_are_independent(monkeypatch):
+    """Without one of them the others do what they did."""
+
+    def changes(levers):
+        monkeypatch.setattr(all_levers, "LEVERS", levers)
+        sites = (SITES["enforce, limits"], PLANNED)
+        answers = (one for site in sites for seed in range(2) for one in submitted(site, seed))
+        return [fields(one.set) for one in answers]
+
+    every = all_levers.LEVERS
+    together = changes(every)
+    assert any("time_limit" in one for one in together)
+    assert any("min_nodes" in one for one in together)
+    for lever in every:
+        alone = changes((lever,))
+        others = changes(tuple(one for one in every if one is not lever))
+        joined = [one | two for one, two in zip(alone, others, strict=True)]
+        assert joined == together
+
+
+def test_a_user_told_of_one_change_is_told_of_all():
+    count = Effect(line="this job runs on 4 nodes instead of 8")
+    longer = Effect(line="this job has --time=02:00:00", clause="with --time=02:00:00", urgent=True)
+    memory = Effect(line="this job has --mem=100M instead of 200M")
+    assert lines_of([count, memory], every=False) == []
+    together = [
+        "nimo: this job runs on 4 nodes instead of 8, with --time=02:00:00",
+        "nimo: this job has --mem=100M instead of 200M",
+    ]
+    assert lines_of([count, longer, memory], every=False) == together
+    assert lines_of([longer], every=True) == ["nimo: this job has --time=02:00:00"]
