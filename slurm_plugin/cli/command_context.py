@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from slurm_plugin.config.settings_file import socket_of
-from slurm_plugin.text.table_columns import OutputTable, TableOptions, terminal_width
+from slurm_plugin.text.table_columns import Table, TableOptions, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,7 +97,7 @@ def table_options(args: argparse.Namespace) -> TableOptions:
     return TableOptions(form=args.format, sort=args.sort, header=not args.noheader)
 
 
-def print_table(table: OutputTable, args: argparse.Namespace) -> None:
+def print_table(table: Table, args: argparse.Namespace) -> None:
     """Print a table for people, or as ``-P`` asks."""
     options = table_options(args)
     print(

@@ -15,7 +15,6 @@ from slurm_plugin.cli.command_context import Options, load_config, print_table
 from slurm_plugin.experiments.probe_command import amount
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text import table_columns as cols
-from slurm_plugin.text.formatting import percent, short_clock
 from slurm_plugin.text.streams import json_text
 
 EXAMPLE = """\
@@ -69,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def series_table(forecasts: Sequence[SeriesForecast]) -> cols.OutputTable:
+def series_table(forecasts: Sequence[SeriesForecast]) -> cols.Table:
     """One line a series: the next value, its interval, the last one, and the mean error.
 
     Values of ``-P`` are in the units of the resources; unknown ones are empty.
@@ -77,11 +76,11 @@ def series_table(forecasts: Sequence[SeriesForecast]) -> cols.OutputTable:
 
     def amounts(
         name: str, title: str, get: Callable[[SeriesForecast], float], worth: int = cols.ON_REQUEST
-    ) -> cols.OutputColumn:
+    ) -> cols.Column:
         def show(one: SeriesForecast) -> str:
             return amount(one.resource, get(one))
 
-        return cols.OutputColumn(name, title, lambda f: _finite(get(f)), show=show, worth=worth)
+        return cols.Column(name, title, lambda f: _finite(get(f)), show=show, worth=worth)
 
     columns = [
         cols.text_column("resource", "resource", value=lambda f: f.resource.value),
@@ -90,15 +89,15 @@ def series_table(forecasts: Sequence[SeriesForecast]) -> cols.OutputTable:
         amounts("next", "next", lambda f: f.value, cols.ALWAYS),
         amounts("low", "at least", lambda f: f.low),
         amounts("high", "at most", lambda f: f.high),
-        cols.OutputColumn("interval", "nine of ten", _interval, left=True, worth=7, derived=True),
+        cols.Column("interval", "nine of ten", _interval, left=True, worth=7, derived=True),
         amounts("last", "last", lambda f: f.last, 6),
-        cols.OutputColumn("at", "at", lambda f: f.last_s, short_clock, worth=3),
-        cols.OutputColumn("nmae", "off by", lambda f: _finite(f.nmae), percent, worth=5),
-        cols.OutputColumn("measured", "n", worth=2),
-        cols.OutputColumn("failed", "failed", worth=cols.ON_REQUEST),
-        cols.OutputColumn("by", "by", left=True, worth=1),
+        cols.Column("at", "at", lambda f: f.last_s, cols.MOMENT, worth=3),
+        cols.Column("nmae", "off by", lambda f: _finite(f.nmae), cols.SHARE, worth=5),
+        cols.Column("measured", "n", worth=2),
+        cols.Column("failed", "failed", worth=cols.ON_REQUEST),
+        cols.Column("by", "by", left=True, worth=1),
     ]
-    return cols.OutputTable(columns, forecasts)
+    return cols.Table(columns, forecasts)
 
 
 def _interval(one: SeriesForecast) -> str:

@@ -25,9 +25,10 @@ from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, duration, hours, percent, wrapped
 from slurm_plugin.text.table_columns import (
     ALWAYS,
+    LIMIT,
     WIDTH,
-    OutputColumn,
-    OutputTable,
+    Column,
+    Table,
     between,
     terminal_width,
 )
@@ -272,28 +273,28 @@ def summary(
     first = "Functions of attributes divided by those of the first run:"
     lines += ["", first, *(f"{name} = {text}" for name, text in state.functions.items()), ""]
     best = sorted(state.expected, key=lambda one: one.time_s)
-    shown = OutputTable(_columns(list(best[0].attributes), choices), best).text(width=width)
+    shown = Table(_columns(list(best[0].attributes), choices), best).text(width=width)
     text = "\n".join(lines)
     return f"{wrapped(text, width)}\n{shown}"
 
 
-def _columns(names: "Sequence[str]", choices: "Choices") -> list[OutputColumn]:
+def _columns(names: "Sequence[str]", choices: "Choices") -> list[Column]:
     """Columns of a table of assignments: the verdict is left out first, then attributes."""
     from slurm_plugin.experiments.learn.description import amount  # noqa: PLC0415
 
-    def of(name: str, place: int) -> OutputColumn:
+    def of(name: str, place: int) -> Column:
         worth = max(ALWAYS - 1 - place, 2)
-        return OutputColumn(name, name, lambda one: one.attributes[name], amount(name), worth=worth)
+        return Column(name, name, lambda one: one.attributes[name], amount(name), worth=worth)
 
     return [
         *map(of, names, range(len(names))),
-        OutputColumn("time_s", "time", as_text=duration),
-        OutputColumn(
+        Column("time_s", "time", as_text=LIMIT),
+        Column(
             "interval",
             "90 %",
             lambda one: between(one.low_s, one.high_s, duration),
             worth=ALWAYS - 1,
         ),
-        OutputColumn("node_h", "node-h", lambda one: _node_h(one, choices), "{:.3g}".format),
-        OutputColumn("verdict", "verdict", lambda one: one.verdict.value, left=True, worth=1),
+        Column("node_h", "node-h", lambda one: _node_h(one, choices), "{:.3g}".format),
+        Column("verdict", "verdict", lambda one: one.verdict.value, left=True, worth=1),
     ]

@@ -269,11 +269,11 @@ def _steps(plan: Plan, now_s: float, width: int) -> str:
 
     critical = {step.name for step in plan.path}
 
-    def after(name: str, get: Callable[[Any], float], worth: int) -> cols.OutputColumn:
-        return cols.OutputColumn(name, name, get, duration, worth=worth)
+    def after(name: str, get: Callable[[Any], float], worth: int) -> cols.Column:
+        return cols.Column(name, name, get, cols.LIMIT, worth=worth)
 
-    def resource(name: str) -> cols.OutputColumn:
-        return cols.OutputColumn(
+    def resource(name: str) -> cols.Column:
+        return cols.Column(
             name, name, lambda step: dict(step.resources).get(name), amount(name), worth=9
         )
 
@@ -284,14 +284,14 @@ def _steps(plan: Plan, now_s: float, width: int) -> str:
             value=lambda step: f"{'*' if step.name in critical else ' '} {step.name}",
         ),
         cols.text_column("where", "where", value=lambda step: step.pool),
-        cols.OutputColumn("nodes", "nodes", lambda step: step.nodes or None),
+        cols.Column("nodes", "nodes", lambda step: step.nodes or None),
         *map(resource, dict(one for step in plan.schedule.steps for one in step.resources)),
         after("start", lambda step: step.start_s - now_s, 8),
         after("wait", lambda step: step.wait_s, 6),
         after("takes", lambda step: step.estimate.time_s, 7),
         after("end", lambda step: step.end_s - now_s, cols.ALWAYS),
     ]
-    return cols.OutputTable(columns, plan.schedule.steps).text(width=width)
+    return cols.Table(columns, plan.schedule.steps).text(width=width)
 
 
 def _drawn(plan: Plan, now_s: float) -> Iterator[str]:
@@ -308,13 +308,11 @@ def _others(plans: Sequence[Plan], now_s: float, width: int) -> str:
     sure, shown = percent(plans[0].confidence), plans[: _SHOWN + 1]
     columns = [
         cols.text_column("plan", "plan", value=lambda plan: plan.label),
-        cols.OutputColumn("ends", "ends after", lambda plan: duration(plan.end_s - now_s)),
-        cols.OutputColumn(
-            "high", f"{sure} by", lambda plan: duration(plan.high_s - now_s), worth=5
-        ),
-        cols.OutputColumn("node_hours", "node-hours", as_text=hours, worth=6),
-        cols.OutputColumn("chance", "in time", as_text=percent, worth=7),
+        cols.Column("ends", "ends after", lambda plan: duration(plan.end_s - now_s)),
+        cols.Column("high", f"{sure} by", lambda plan: duration(plan.high_s - now_s), worth=5),
+        cols.Column("node_hours", "node-hours", as_text=cols.HOURS, worth=6),
+        cols.Column("chance", "in time", as_text=cols.SHARE, worth=7),
     ]
-    table = cols.OutputTable(columns, shown).text(width=width)
+    table = cols.Table(columns, shown).text(width=width)
     against = (f"{plan.label}: {plan.why or 'taken'}" for plan in shown)
     return "\n".join([table, "", *(wrapped(line, width) for line in against)])

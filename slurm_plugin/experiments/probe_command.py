@@ -30,7 +30,7 @@ from slurm_plugin.config.settings import Config, SensorSettings
 from slurm_plugin.service.listening import notify
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text import table_columns as cols
-from slurm_plugin.text.formatting import printable, short_clock, wrapped
+from slurm_plugin.text.formatting import printable, wrapped
 from slurm_plugin.text.table_columns import terminal_width
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ def newest(probes: Sequence[Probe]) -> list[Probe]:
     return [latest[key] for key in sorted(latest)]
 
 
-def probe_table(probes: Sequence[Probe]) -> cols.OutputTable:
+def probe_table(probes: Sequence[Probe]) -> cols.Table:
     """Measurements by the fields of a `Probe`, in their order; of one that failed, why.
 
     >>> print(probe_table([Probe(resource=Resource.LATENCY, source="n1", target="n2", at_s=0.0,
@@ -313,16 +313,16 @@ def probe_table(probes: Sequence[Probe]) -> cols.OutputTable:
     latency   n1    n2  250 us
     """
     columns = [
-        cols.OutputColumn("resource", "resource", lambda p: p.resource.value, left=True),
+        cols.Column("resource", "resource", lambda p: p.resource.value, left=True),
         cols.text_column("source", "from", as_text=cols.or_dash),
         cols.text_column("target", "to", as_text=cols.or_dash),
-        cols.OutputColumn("at_s", "at", as_text=short_clock, worth=cols.ON_REQUEST),
+        cols.Column("at_s", "at", as_text=cols.MOMENT, worth=cols.ON_REQUEST),
         cols.text_column("value", "value", show=_value),
-        cols.OutputColumn("size_bytes", "bytes", worth=cols.ON_REQUEST),
-        cols.OutputColumn("took_s", "took", worth=cols.ON_REQUEST),
-        cols.OutputColumn("error", "error", worth=cols.ON_REQUEST),
+        cols.Column("size_bytes", "bytes", worth=cols.ON_REQUEST),
+        cols.Column("took_s", "took", worth=cols.ON_REQUEST),
+        cols.Column("error", "error", worth=cols.ON_REQUEST),
     ]
-    return cols.OutputTable(columns, probes)
+    return cols.Table(columns, probes)
 
 
 def describe_cost(cost: Cost, settings: SensorSettings) -> str:

@@ -171,8 +171,8 @@ def run(args: argparse.Namespace) -> int:
         made = {"types": [asdict(t) for t in types], "nodes": [asdict(p) for p in profiles]}
         print(json.dumps(made))
     elif args.parsable2:
-        columns = [cols.OutputColumn(one.name, one.name) for one in fields(NodeProfile)]
-        print_table(cols.OutputTable(columns, profiles), args)
+        columns = [cols.Column(one.name, one.name.replace("_", " ")) for one in fields(NodeProfile)]
+        print_table(cols.Table(columns, profiles), args)
     else:
         print(describe(profiles, types, table_options(args), width=cols.terminal_width()))
     wrong = any(kind.outliers for kind in types) or any(each.error for each in profiles)
@@ -305,7 +305,7 @@ def describe(
     by_name = {profile.node: profile for profile in profiles}
     rows = [row for kind in types for row in _rows(kind, by_name)]
     measures = [m for m in MEASURES if any(m in kind.values for kind in types)]
-    made = cols.OutputTable(_columns(measures), rows).text(options, width=width)
+    made = cols.Table(_columns(measures), rows).text(options, width=width)
     complaints = [complaint(outlier) for kind in types for outlier in kind.outliers]
     complaints += [f"{profile.node}: {profile.error}" for profile in profiles if profile.error]
     return "\n".join([made, *(wrapped(printable(text), width) for text in complaints)])
@@ -318,11 +318,11 @@ def _rows(kind: TypeProfile, by_name: Mapping[str, NodeProfile]) -> Iterator[Pro
         yield ProfileRow(f"  {node}", kind.node_type, values)
 
 
-def _columns(measures: Sequence[str]) -> list[cols.OutputColumn]:
+def _columns(measures: Sequence[str]) -> list[cols.Column]:
     """Columns of these measures, the first of most worth."""
 
-    def of(measure: str, place: int) -> cols.OutputColumn:
-        return cols.OutputColumn(
+    def of(measure: str, place: int) -> cols.Column:
+        return cols.Column(
             measure,
             _COLUMNS[measure][0],
             lambda row: row.values.get(measure),
@@ -331,8 +331,8 @@ def _columns(measures: Sequence[str]) -> list[cols.OutputColumn]:
         )
 
     return [
-        cols.OutputColumn("node", "", left=True, cuts=True),
-        cols.OutputColumn("node_type", "type", worth=cols.ON_REQUEST),
+        cols.Column("node", "", left=True, cuts=True),
+        cols.Column("node_type", "type", worth=cols.ON_REQUEST),
         *(of(measure, place) for place, measure in enumerate(measures)),
     ]
 

@@ -18,9 +18,9 @@ from slurm_plugin.cli.command_context import Options, load_config, moment
 from slurm_plugin.cli.common_options import positive
 from slurm_plugin.config.settings import Config
 from slurm_plugin.store_access import open_store
-from slurm_plugin.text.formatting import count, parsable, percent, printable, wrapped
+from slurm_plugin.text.formatting import count, percent, printable, wrapped
 from slurm_plugin.text.streams import json_text
-from slurm_plugin.text.table_columns import terminal_width
+from slurm_plugin.text.table_columns import SECONDS, SHARE, Column, Table, terminal_width
 
 EXAMPLE = """\
   nimo lab transfer 16M n1 n2
@@ -69,7 +69,7 @@ def _predict(args: argparse.Namespace, config: Config) -> int:
     if args.json:
         print(json_text(made))
     elif args.parsable2:
-        print("\n".join(parsable_transfer(made)))
+        print(transfer_table(made).parsable())
     else:
         print(wrapped("\n".join(transfer(made)), terminal_width()))
     return 0
@@ -106,19 +106,31 @@ def transfer(made: TransferTime) -> Iterator[str]:
     yield from (problem.text for problem in made.problems)
 
 
-def parsable_transfer(made: TransferTime) -> Iterator[str]:
-    """Write the same with ``|`` between the fields."""
-    names = "from to bytes time low high verdict method transfers error problems"
-    figures = map(_figure, (made.time_s, made.low_s, made.high_s))
-    problems = ",".join(problem.name for problem in made.problems)
-    path = (made.source, made.target, made.size_bytes)
-    how = (made.verdict.value, made.method, made.transfers, _figure(made.error), problems)
-    return parsable(names.split(), [(*path, *figures, *how)])
+def transfer_table(made: TransferTime) -> Table:
+    """Give the same as a table of one row."""
+
+    def figure(name: str, title: str) -> Column:
+        return Column(name, title, lambda one: _finite(getattr(one, name)), SECONDS)
+
+    columns = [
+        Column("source", "from"),
+        Column("target", "to"),
+        Column("size_bytes", "bytes"),
+        figure("time_s", "time"),
+        figure("low_s", "at least"),
+        figure("high_s", "at most"),
+        Column("verdict", "verdict", lambda one: one.verdict.value),
+        Column("method", "method"),
+        Column("transfers", "transfers"),
+        Column("error", "error", lambda one: _finite(one.error), SHARE),
+        Column("problems", "problems", lambda one: ",".join(p.name for p in one.problems)),
+    ]
+    return Table(columns, [made])
 
 
 def _time(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:.0f} s"
 
 
-def _figure(value: float) -> str:
-    return f"{value:.6g}" if isfinite(value) else ""
+def _finite(value: float) -> float | None:
+    return value if isfinite(value) else None

@@ -39,7 +39,7 @@ def render(
     """
     yield fmt.wrapped(answer(advice, every_sentence=verbose), width)
     rows = advice.rows if every else _around(advice)
-    table = cols.OutputTable(_columns(advice, now_s), rows).text(options, width=width)
+    table = cols.Table(_columns(advice, now_s), rows).text(options, width=width)
     hidden = len(advice.rows) - len(rows)
     less = f"{len(rows)} of {len(advice.rows)} counts are shown; --all shows all." if hidden else ""
     name = fmt.printable(advice.application)
@@ -67,11 +67,11 @@ def _joined(parts: Iterable[str]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def scripts_table(advice: Advice, *, now_s: float) -> cols.OutputTable:
+def scripts_table(advice: Advice, *, now_s: float) -> cols.Table:
     """All node counts, times in seconds, columns in the order that scripts are used to."""
     columns = {column.name: column for column in _columns(advice, now_s)}
     ordered = {name: columns[name] for name in Row.__dataclass_fields__} | columns
-    return cols.OutputTable(list(ordered.values()), advice.rows)
+    return cols.Table(list(ordered.values()), advice.rows)
 
 
 def render_starts(advice: Advice, *, now_s: float) -> str:
@@ -79,15 +79,15 @@ def render_starts(advice: Advice, *, now_s: float) -> str:
     rows = [row for row in advice.rows if row.slurm_wait_s is not None]
     columns = [
         _MARKED,
-        cols.OutputColumn("nodes", advice.unit.plural),
-        cols.OutputColumn("slurm_wait_s", "wait", as_text=fmt.span),
-        cols.OutputColumn("time_s", "+ run time", as_text=fmt.span),
-        cols.OutputColumn(
+        cols.Column("nodes", advice.unit.plural),
+        cols.Column("slurm_wait_s", "wait", as_text=cols.SECONDS),
+        cols.Column("time_s", "+ run time", as_text=cols.SECONDS),
+        cols.Column(
             "ends", "= ends", lambda row: fmt.short_clock(now_s + row.slurm_wait_s + row.time_s)
         ),
     ]
     title = "Starts as Slurm estimates them now (sbatch --test-only)"
-    return f"{title}\n\n{cols.OutputTable(columns, rows).text()}" if rows else ""
+    return f"{title}\n\n{cols.Table(columns, rows).text()}" if rows else ""
 
 
 def _around(advice: Advice) -> list[Row]:
@@ -140,16 +140,16 @@ def _partitions(advice: Advice, now_s: float, width: int) -> str:
     columns = [
         _MARKED,
         cols.text_column("partition", "partition", as_text=cols.or_dash),
-        cols.OutputColumn("nodes", advice.unit.plural),
-        cols.OutputColumn("time_s", "run time", as_text=fmt.span),
+        cols.Column("nodes", advice.unit.plural),
+        cols.Column("time_s", "run time", as_text=cols.SECONDS),
         _interval(advice, 4),
-        cols.OutputColumn("wait_s", "wait", as_text=fmt.span),
-        cols.OutputColumn("ends", "ends", ends, worth=5),
-        cols.OutputColumn("runs", "runs there", worth=3),
-        cols.OutputColumn("verdict", "verdict", left=True, worth=6),
+        cols.Column("wait_s", "wait", as_text=cols.SECONDS),
+        cols.Column("ends", "ends", ends, worth=5),
+        cols.Column("runs", "runs there", worth=3),
+        cols.Column("verdict", "verdict", left=True, worth=6),
         cols.text_column("node_type", "node type"),
     ]
-    return cols.OutputTable(columns, advice.partitions).text(width=width)
+    return cols.Table(columns, advice.partitions).text(width=width)
 
 
 def _layouts(advice: Advice, width: int) -> str:
@@ -158,19 +158,19 @@ def _layouts(advice: Advice, width: int) -> str:
         return ""
     size = advice.unit.counted(advice.layouts[0].size)
     columns = [
-        cols.OutputColumn("own", "", as_text=_if("this job"), left=True, worth=2),
-        cols.OutputColumn("layout", "layout", left=True, worth=3),
-        cols.OutputColumn("time_s", "run time", as_text=fmt.span),
+        cols.Column("own", "", as_text=_if("this job"), left=True, worth=2),
+        cols.Column("layout", "layout", left=True, worth=3),
+        cols.Column("time_s", "run time", as_text=cols.SECONDS),
         _interval(advice, 4),
-        cols.OutputColumn("size_hours", f"{advice.unit.word}-hours", as_text=fmt.hours),
-        cols.OutputColumn("verdict", "verdict", left=True, worth=5),
-        cols.OutputColumn("options", "options", left=True),
+        cols.Column("size_hours", f"{advice.unit.word}-hours", as_text=cols.HOURS),
+        cols.Column("verdict", "verdict", left=True, worth=5),
+        cols.Column("options", "options", left=True),
     ]
-    rows = cols.OutputTable(columns, advice.layouts).text(width=width)
+    rows = cols.Table(columns, advice.layouts).text(width=width)
     return f"Laid out otherwise, on {size}\n\n{rows}"
 
 
-def _interval(advice: Advice, worth: int) -> cols.OutputColumn:
+def _interval(advice: Advice, worth: int) -> cols.Column:
     """Column of the interval of run times."""
     title = f"{fmt.percent(advice.confidence)} of runs take"
 
@@ -179,7 +179,7 @@ def _interval(advice: Advice, worth: int) -> cols.OutputColumn:
             return f"over {fmt.span(row.low_s)}"
         return cols.span_between(row.low_s, row.high_s)
 
-    return cols.OutputColumn("interval", title, interval, worth=worth, derived=True)
+    return cols.Column("interval", title, interval, worth=worth, derived=True)
 
 
 def _run_time(row: Row) -> str:
@@ -190,19 +190,19 @@ def _if(word: str, other: str = "") -> Callable[[bool], str]:
     return lambda value: word if value else other
 
 
-_MARKED: Final = cols.OutputColumn("recommended", "", as_text=_if(cols.MARK), left=True)
+_MARKED: Final = cols.Column("recommended", "", as_text=_if(cols.MARK), left=True)
 
 
-def _seconds(name: str, title: str, worth: int = cols.ON_REQUEST) -> cols.OutputColumn:
-    return cols.OutputColumn(name, title, as_text=fmt.span, worth=worth)
+def _seconds(name: str, title: str, worth: int = cols.ON_REQUEST) -> cols.Column:
+    return cols.Column(name, title, as_text=cols.SECONDS, worth=worth)
 
 
-def _limit(name: str, title: str, worth: int = cols.ON_REQUEST) -> cols.OutputColumn:
+def _limit(name: str, title: str, worth: int = cols.ON_REQUEST) -> cols.Column:
     """Column of time limits, as they are pasted."""
-    return cols.OutputColumn(name, title, as_text=fmt.duration, worth=worth)
+    return cols.Column(name, title, as_text=cols.LIMIT, worth=worth)
 
 
-def _columns(advice: Advice, now_s: float) -> list[cols.OutputColumn]:
+def _columns(advice: Advice, now_s: float) -> list[cols.Column]:
     """Columns of the table of node counts; those without anything to say only on request."""
 
     def ends(row: Row) -> str:
@@ -225,16 +225,14 @@ def _columns(advice: Advice, now_s: float) -> list[cols.OutputColumn]:
     def if_any(worth: int, *, there: bool) -> int:
         return worth if there else cols.ON_REQUEST
 
-    def amount(
-        name: str, title: str, write: Callable[[float], str] = fmt.hours
-    ) -> cols.OutputColumn:
+    def amount(name: str, title: str, write: Callable[[float], str] = fmt.hours) -> cols.Column:
         there = any(getattr(row, name) is not None for row in advice.rows)
-        return cols.OutputColumn(name, title, as_text=write, worth=if_any(4, there=there))
+        return cols.Column(name, title, as_text=write, worth=if_any(4, there=there))
 
     def energy(row: Row) -> str:
         return cols.between(row.kwh_low, row.kwh_high, fmt.hours)
 
-    derived = partial(cols.OutputColumn, derived=True)
+    derived = partial(cols.Column, derived=True)
     waits, spread, chances = (
         any(getattr(row, name) is not None for row in advice.rows)
         for name in ("wait_s", "wait_high_s", "chance")
@@ -243,55 +241,51 @@ def _columns(advice: Advice, now_s: float) -> list[cols.OutputColumn]:
     costs = any(row.cost or row.kwh for row in advice.rows)
     return [
         _MARKED,
-        cols.OutputColumn("nodes", advice.unit.plural),
-        cols.OutputColumn("time_s", "run time", show=_run_time, worth=cols.ALWAYS),
+        cols.Column("nodes", advice.unit.plural),
+        cols.Column("time_s", "run time", show=_run_time, worth=cols.ALWAYS),
         _seconds("low_s", "at least"),
         _seconds("high_s", "at most"),
         _interval(advice, 5),
-        cols.OutputColumn(
+        cols.Column(
             "speedup",
             "speedup",
             as_text=lambda one: f"{one:.1f}" if one else "-",
             worth=if_any(2, there=curve),
         ),
-        cols.OutputColumn(
-            "efficiency", "efficiency", as_text=fmt.percent, worth=if_any(2, there=curve)
-        ),
-        cols.OutputColumn("node_hours", f"{advice.unit.word}-hours", as_text=fmt.hours, worth=4),
+        cols.Column("efficiency", "efficiency", as_text=cols.SHARE, worth=if_any(2, there=curve)),
+        cols.Column("node_hours", f"{advice.unit.word}-hours", as_text=cols.HOURS, worth=4),
         amount("kwh", "kWh"),
-        cols.OutputColumn("kwh_low", "at least", as_text=fmt.hours, worth=cols.ON_REQUEST),
-        cols.OutputColumn("kwh_high", "at most", as_text=fmt.hours, worth=cols.ON_REQUEST),
+        cols.Column("kwh_low", "kWh at least", as_text=cols.HOURS, worth=cols.ON_REQUEST),
+        cols.Column("kwh_high", "kWh at most", as_text=cols.HOURS, worth=cols.ON_REQUEST),
         derived("kwh_interval", "kWh between", energy, worth=cols.ON_REQUEST),
         amount("cost", fmt.printable(advice.currency) or "cost"),
         amount("co2_g", "g CO2e", "{:.0f}".format),
-        cols.OutputColumn("front", "", as_text=_if("*"), left=True, worth=if_any(8, there=costs)),
-        cols.OutputColumn("wait_s", "wait", show=wait, worth=if_any(7, there=waits)),
+        cols.Column("front", "", as_text=_if("*"), left=True, worth=if_any(8, there=costs)),
+        cols.Column("wait_s", "wait", show=wait, worth=if_any(7, there=waits)),
         _seconds("slurm_wait_s", "Slurm's wait"),
         _seconds("wait_low_s", "waits at least"),
-        _seconds("wait_high_s", "at most"),
+        _seconds("wait_high_s", "waits at most"),
         derived("wait_interval", f"{WAITS} of waits", waiting, worth=if_any(3, there=spread)),
         derived("ends", "ends", ends, worth=if_any(6, there=waits)),
         _seconds("end_s", "ends in"),
-        _seconds("end_low_s", "at least"),
-        _seconds("end_high_s", "at most"),
+        _seconds("end_low_s", "ends in at least"),
+        _seconds("end_high_s", "ends in at most"),
         derived("end_interval", f"{WAITS} end", ending, worth=if_any(1, there=spread)),
-        cols.OutputColumn("chance", "chance", as_text=chance_text, worth=if_any(8, there=chances)),
-        cols.OutputColumn("no_later", "no later", as_text=chance_text, worth=cols.ON_REQUEST),
+        cols.Column("chance", "chance", as_text=chance_text, worth=if_any(8, there=chances)),
+        cols.Column("no_later", "no later", as_text=chance_text, worth=cols.ON_REQUEST),
         _seconds("later_s", "later by"),
-        cols.OutputColumn(
+        cols.Column(
             *("meets_deadline", "deadline"),
             as_text=_if("made", "missed"),
             worth=if_any(8, there=dated),
         ),
         _limit("limit_s", "limit", if_any(5, there=any(row.limit_s for row in advice.rows))),
         _limit("time_min_s", "time-min"),
-        cols.OutputColumn("observed", "", as_text=_if("observed"), worth=2, left=True),
-        cols.OutputColumn(
+        cols.Column("observed", "", as_text=_if("observed"), worth=2, left=True),
+        cols.Column(
             "wait_bound", "bound", as_text=_if("at most"), worth=cols.ON_REQUEST, left=True
         ),
-        cols.OutputColumn(
-            "unbounded", "", as_text=_if("no upper end"), worth=cols.ON_REQUEST, left=True
-        ),
+        cols.Column("unbounded", "", as_text=_if("no upper end"), worth=cols.ON_REQUEST, left=True),
     ]
 
 

@@ -1,6 +1,7 @@
 """The prediction for one application on one screen; `curve_text` has all that there is to say."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from predictor.application.request import of_usual_job, usual
 from predictor.types import PredictionTable
@@ -37,7 +38,7 @@ def on_screen(
     job = of_usual_job(prediction)
     whole = curve_text.curve_table(job, energy or Energy(), now_s, every=False)
     near = _around(whole.rows, job)
-    table = whole._replace(rows=near).text(options, width=width)
+    table = replace(whole, rows=near).text(options, width=width)
     head = curve_text.title_lines(prediction, job)
     most = [f"verdict: {curve_text.READ[prediction.verdict]}"]
     if standing and standing.off:

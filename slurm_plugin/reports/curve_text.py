@@ -198,7 +198,7 @@ def standing_line(row: StandingRow) -> str:
     )
 
 
-def list_table(tables: Iterable[PredictionTable]) -> cols.OutputTable:
+def list_table(tables: Iterable[PredictionTable]) -> cols.Table:
     """List applications, each once, the most reliable first, as `listing` says."""
     shown = each_once(tables)
     listed = [Listed.of(one) for one in shown]
@@ -220,20 +220,20 @@ def list_table(tables: Iterable[PredictionTable]) -> cols.OutputTable:
         cols.text_column(
             "application", "application", value=lambda t: entry_of[t.level, t.key].name
         ),
-        cols.OutputColumn("by", "by", lambda t: t.level, left=True, worth=3),
-        cols.OutputColumn("runs", "runs", worth=7),
-        cols.OutputColumn(
+        cols.Column("by", "by", lambda t: t.level, left=True, worth=3),
+        cols.Column("runs", "runs", worth=7),
+        cols.Column(
             "nodes_observed", "nodes", span, order=lambda t: max(counts_of(t), default=0), worth=6
         ),
-        cols.OutputColumn(
+        cols.Column(
             "verdict",
             "verdict",
             lambda t: t.verdict.value,
             order=lambda t: list(Verdict).index(t.verdict),
             left=True,
         ),
-        cols.OutputColumn("model", "model", left=True, worth=1),
-        cols.OutputColumn(
+        cols.Column("model", "model", left=True, worth=1),
+        cols.Column(
             "key",
             "key",
             as_text=lambda key: key[:_SHORT_KEY],
@@ -244,7 +244,7 @@ def list_table(tables: Iterable[PredictionTable]) -> cols.OutputTable:
             "details", "differs by", cols.ALWAYS if apart else cols.ON_REQUEST, value=details
         ),
     ]
-    return cols.OutputTable(columns, shown)
+    return cols.Table(columns, shown)
 
 
 def each_once(tables: Iterable[PredictionTable]) -> list[PredictionTable]:
@@ -286,7 +286,7 @@ def verdict_at_entry(prediction: PredictionTable, index: int) -> str:
 
 def curve_table(
     prediction: PredictionTable, energy: Energy, now_s: float, *, every: bool
-) -> cols.OutputTable:
+) -> cols.Table:
     """One application's table; its rows are the indices of the node counts of its usual job."""
     prediction = of_usual_job(prediction)
     taken = table_amounts(energy, prediction, now_s)
@@ -311,33 +311,28 @@ def curve_table(
         times: tuple[float, ...],
         worth: int = cols.ON_REQUEST,
         show: Callable[[int], str] | None = None,
-    ) -> cols.OutputColumn:
-        return cols.OutputColumn(
-            name,
-            title,
-            lambda i: f"{times[i]:.1f}",
-            show=show or (lambda i: fmt.span(times[i])),
-            order=lambda i: times[i],
-            worth=worth,
+    ) -> cols.Column:
+        return cols.Column(
+            name, title, lambda i: round(times[i], 1), cols.SECONDS, show=show, worth=worth
         )
 
-    def amount(name: str, title: str, place: int) -> cols.OutputColumn:
+    def amount(name: str, title: str, place: int) -> cols.Column:
         worth = 2 if any(one[place] is not None for one in taken) else cols.ON_REQUEST
-        return cols.OutputColumn(name, title, lambda i: taken[i][place], fmt.hours, worth=worth)
+        return cols.Column(name, title, lambda i: taken[i][place], cols.HOURS, worth=worth)
 
     columns = [
-        cols.OutputColumn("nodes", prediction.unit.plural, lambda i: nodes[i]),
+        cols.Column("nodes", prediction.unit.plural, lambda i: nodes[i]),
         seconds("median_s", "run time", median, cols.ALWAYS, run_time),
         seconds("low_s", "at least", low),
         seconds("high_s", "at most", high, show=at_most),
-        cols.OutputColumn(
+        cols.Column(
             "interval",
             f"{fmt.percent(prediction.confidence)} of runs take",
             interval,
             worth=4,
             derived=True,
         ),
-        cols.OutputColumn(
+        cols.Column(
             "verdict",
             "verdict",
             lambda i: verdict_at_entry(prediction, i),
@@ -347,15 +342,15 @@ def curve_table(
         amount("kwh", "kWh", 0),
         amount("cost", fmt.printable(energy.currency) or "cost", 1),
         amount("co2_g", "g CO2e", 2),
-        cols.OutputColumn("observed", "observed", lambda i: nodes[i] in had, worth=cols.ON_REQUEST),
-        cols.OutputColumn(
+        cols.Column("observed", "observed", lambda i: nodes[i] in had, worth=cols.ON_REQUEST),
+        cols.Column(
             "as_asked_s",
             "as asked for",
             lambda i: round(seen[nodes[i]].time_s, 1) if nodes[i] in seen else None,
-            fmt.span,
+            cols.SECONDS,
             worth=4 if prediction.asked else cols.ON_REQUEST,
         ),
-        cols.OutputColumn(
+        cols.Column(
             "runs",
             "runs used",
             lambda i: seen[nodes[i]].repeats if nodes[i] in seen else 0,
@@ -364,7 +359,7 @@ def curve_table(
             derived=True,
         ),
     ]
-    return cols.OutputTable(columns, shown_counts(prediction, every=every))
+    return cols.Table(columns, shown_counts(prediction, every=every))
 
 
 TableKey = tuple[str, str]  #: level and key

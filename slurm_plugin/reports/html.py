@@ -6,32 +6,24 @@ element has a ``style`` of its own, so that a strict Content-Security-Policy can
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from slurm_plugin.text import formatting
+from slurm_plugin.text.table_columns import Column, Table
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
 _PACKAGE = "slurm_plugin.reports"
+_WIDEST = 8  #: columns of a table on a page
+_ENDS = ("_low", "_high")  #: of the names of an interval's ends
 #: Options of commands and dates, which browsers would break at their hyphens; long ones may be.
 _WHOLE = re.compile(r"(?<![^\s(])(?:--[a-z]|\d{4}-\d\d-\d\d)\S{0,32}(?!\S)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableColumn:
-    """Column of a table; ``key`` is its stable name in files, ``title`` what people read."""
-
-    key: str
-    title: str
-    left: bool = False  #: words; numbers stand to the right
-    href: str = ""  #: page on which the rows are in the order of this column
-    order: str = ""  #: ``ascending`` or ``descending`` where they are in its order
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +44,39 @@ class PasteLine:
 Cell = str | PageLink | PasteLine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """A table with its caption; cells are text that the template escapes.
+def for_page(table: Table, most: int | None = None) -> Table:
+    """Fit a table to a page: so many rows (None: all), and the columns that it has room for.
 
-    The first cell of a row names it.  ``empty`` stands where there is no row.
+    A table with more columns, all of which matter, is turned: its rows stand side by side.
     """
+    columns = [one for one in table.columns if one.on_page]
+    if len(columns) > _WIDEST:
+        return _turned(table)
+    rows, note = table.rows[:most], table.note
+    if left_out := len(table.rows) - len(rows):
+        note = f"{note} {left_out} more are left out here.".strip()
+    return replace(table, columns=columns, rows=rows, note=note)
 
-    name: str  #: stable, for files and anchors
-    caption: str
-    columns: tuple[TableColumn, ...]
-    rows: Sequence[Sequence[Cell]]
-    note: str = ""
-    empty: str = "none"
-    csv: str = ""  #: where the whole table is
+
+def _turned(table: Table) -> Table:
+    """Make a row of each column: the first one heads them, ends stand behind their value."""
+    head, *rest = table.columns
+    named = {one.name: one for one in rest}
+
+    def of(row: Any) -> Callable[[Column], str]:
+        def text(column: Column) -> str:
+            ends = [named[name] for end in _ENDS if (name := f"{column.name}{end}") in named]
+            tail = f" ({' to '.join(end.text(row) for end in ends)})" if ends else ""
+            return column.text(row) + tail
+
+        return text
+
+    columns = [Column("field", head.title, lambda column: column.title, left=True)]
+    for row in table.rows[: _WIDEST - 1]:
+        title = head.text(row)
+        columns.append(Column(title, title, of(row)))
+    shown = [one for one in rest if table.rows and not one.name.endswith(_ENDS)]
+    return replace(table, columns=columns, rows=shown)
 
 
 def render(template: str, **values: Any) -> str:

@@ -10,9 +10,9 @@ from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.reports import chart, html
 from slurm_plugin.reports.chart import Bar, Chart
 from slurm_plugin.reports.headline import headline, title_of, tries_text
-from slurm_plugin.reports.html import Table
 from slurm_plugin.reports.sheets import derived_note, find, sheets_of
 from slurm_plugin.text.formatting import clock, count, percent
+from slurm_plugin.text.table_columns import Table
 
 #: Headings and the tables below them.
 _SECTIONS = (
@@ -62,9 +62,9 @@ def sections(
     report: OutcomeReport, reasons: Mapping[str, str], *, most: int = _MOST_ROWS
 ) -> list[tuple[str, list[Table]]]:
     """Headings with the tables below them, of so many rows at most."""
-    sheets = sheets_of(report, reasons)
+    tables = sheets_of(report, reasons)
     return [
-        (heading, [find(sheets, name).table(most) for name in names])
+        (heading, [html.for_page(find(tables, name), most) for name in names])
         for heading, names in _SECTIONS
     ]
 

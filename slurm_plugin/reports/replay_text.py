@@ -1,7 +1,7 @@
 """Results of a replay, in words and tables."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -13,10 +13,9 @@ from slurm_plugin.config.settings import Policy
 from slurm_plugin.evaluation.effects import Gain
 from slurm_plugin.replay.measures import ReplayComparison
 from slurm_plugin.replay.what_if import WORTH, Result
-from slurm_plugin.reports import chart, html
+from slurm_plugin.reports import chart
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.headline import proven_lines
-from slurm_plugin.reports.sheets import Sheet
 from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.formatting import count, duration, percent
 
@@ -71,27 +70,17 @@ def title_of(report: ReplayReport) -> str:
     )
 
 
-def tables(report: ReplayReport) -> list[html.Table]:
+def tables(report: ReplayReport) -> list[cols.Table]:
     """Make tables for a page: all settings, and moldable and rigid jobs apart."""
-    shown = [one for one in setting_table(report).columns if one.worth != cols.ON_REQUEST]
-    settings = html.Table(
-        name="settings",
-        caption="Results of each setting, compared with the jobs' own requests",
-        columns=tuple(
-            html.TableColumn(key=html.anchor(one.title), title=one.title) for one in shown
-        ),
-        rows=[[one.text(r) for one in shown] for r in report.results],
-        note="Response: mean time from submission to end, divided by that with the jobs' own "
-        "requests; below 1 is better. Two values with 'to': with the jobs' own requests, and "
-        "under the policy.",
-    )
+    settings = setting_table(report)
+    shown = [replace(one, left=False) for one in settings.columns if one.worth != cols.ON_REQUEST]
     columns = [
-        cols.OutputColumn("jobs_were", "jobs", lambda row: row[0], left=True),
-        cols.OutputColumn("jobs", "number", lambda row: row[1]),
-        cols.OutputColumn("came", "result", lambda row: row[2], left=True),
+        cols.Column("jobs_were", "jobs", lambda row: row[0], left=True),
+        cols.Column("jobs", "number", lambda row: row[1]),
+        cols.Column("came", "result", lambda row: row[2], left=True),
     ]
-    groups = Sheet("groups", _groups_title(report), list(_group_rows(report)), columns)
-    return [settings, groups.table()]
+    groups = cols.Table(columns, list(_group_rows(report)), "groups", _groups_title(report))
+    return [replace(settings, columns=shown), groups]
 
 
 def benefit_and_harm(report: ReplayReport) -> Chart:
@@ -212,21 +201,21 @@ def as_json(report: ReplayReport) -> dict[str, Any]:
     return made | {"present": _plain(made["present"]), "verdict": verdict(report)}
 
 
-def setting_table(report: ReplayReport, suggested: Result | None = None) -> cols.OutputTable:
+def setting_table(report: ReplayReport, suggested: Result | None = None) -> cols.Table:
     """Table of settings, a row for each result of a replay.
 
     Two values with "to" are those of the requests and of the policy; ``-P`` has them apart.
     """
 
-    def raw(name: str, get: Callable[[Result], float]) -> cols.OutputColumn:
-        return cols.OutputColumn(name, name.replace("_", " "), get, worth=cols.ON_REQUEST)
+    def raw(name: str, get: Callable[[Result], float]) -> cols.Column:
+        return cols.Column(name, name.replace("_", " "), get, worth=cols.ON_REQUEST)
 
     def pair(
         name: str,
         get: Callable[[Result], tuple[float, float]],
         as_text: Callable[[float], str],
         worth: int,
-    ) -> tuple[cols.OutputColumn, cols.OutputColumn]:
+    ) -> tuple[cols.Column, cols.Column]:
         """Columns of the value under the policy, and of both, sorted by that."""
 
         def both(r: Result) -> str:
@@ -235,7 +224,7 @@ def setting_table(report: ReplayReport, suggested: Result | None = None) -> cols
         def after(r: Result) -> float:
             return get(r)[1]
 
-        many = cols.OutputColumn(f"{name}s", name, both, order=after, worth=worth, derived=True)
+        many = cols.Column(f"{name}s", name, both, order=after, worth=worth, derived=True)
         return raw(name, after), many
 
     def slowdowns(r: Result) -> tuple[float, float]:
@@ -244,7 +233,7 @@ def setting_table(report: ReplayReport, suggested: Result | None = None) -> cols
     arrow = cols.ALWAYS if suggested else cols.ON_REQUEST
     two = "{:.2f}".format
     columns = [
-        cols.OutputColumn(
+        cols.Column(
             "suggested",
             "",
             lambda r: cols.MARK if r is suggested else "",
@@ -252,18 +241,18 @@ def setting_table(report: ReplayReport, suggested: Result | None = None) -> cols
             worth=arrow,
             derived=True,
         ),
-        cols.OutputColumn("load", "load", as_text=two),
-        cols.OutputColumn("price", "price", lambda r: r.setting.policy.price, "{:g}".format),
-        cols.OutputColumn("guard", "guard", lambda r: r.setting.policy.guard_ratio, "{:g}".format),
-        cols.OutputColumn(
+        cols.Column("load", "load", as_text=two),
+        cols.Column("price", "price", lambda r: r.setting.policy.price, "{:g}".format),
+        cols.Column("guard", "guard", lambda r: r.setting.policy.guard_ratio, "{:g}".format),
+        cols.Column(
             "bystanders",
             "bystanders",
             lambda r: str(r.setting.policy.bystanders),
             left=True,
             worth=2,
         ),
-        cols.OutputColumn("moved", "changed", as_text=percent, worth=7),
-        cols.OutputColumn("response_ratio", "response", lambda r: r.everybody.response_ratio, two),
+        cols.Column("moved", "changed", as_text=cols.SHARE, worth=7),
+        cols.Column("response_ratio", "response", lambda r: r.everybody.response_ratio, two),
         raw("requested_wait", lambda r: r.requested.wait_s),
         *pair("wait", lambda r: (r.requested.wait_s, r.measures.wait_s), duration, 6),
         raw("requested_slowdown", lambda r: r.requested.slowdown),
@@ -271,7 +260,7 @@ def setting_table(report: ReplayReport, suggested: Result | None = None) -> cols
         *pair("utilisation", lambda r: r.utilisation, percent, 1),
         raw("worse_off", lambda r: r.everybody.worse_off),
         raw("worse_by", lambda r: r.everybody.worse_by),
-        cols.OutputColumn(
+        cols.Column(
             "worse",
             "worse off",
             lambda r: f"{percent(r.everybody.worse_off)} by {r.everybody.worse_by:.1f}x",
@@ -279,7 +268,15 @@ def setting_table(report: ReplayReport, suggested: Result | None = None) -> cols
             derived=True,
         ),
     ]
-    return cols.OutputTable(columns, report.results)
+    return cols.Table(
+        columns,
+        report.results,
+        "settings",
+        "Results of each setting, compared with the jobs' own requests",
+        note="Response: mean time from submission to end, divided by that with the jobs' own "
+        "requests; below 1 is better. Two values with 'to': with the jobs' own requests, and "
+        "under the policy.",
+    )
 
 
 def _plain(policy: Policy) -> Mapping[str, float | str]:

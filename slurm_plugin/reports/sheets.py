@@ -1,93 +1,50 @@
-"""The report as tables: which there are, and what is in each.
+"""Tables of the report: which there are, and what is in each.
 
-A table is a list of fields with names, values and wording; pages, CSV files and ``-P`` all print
-it.  Raw values keep their units (seconds, hours, shares).
+Text, pages, CSV files, ``-P`` and JSON are made of them.  Raw values keep their units.
 """
 
-import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
-from io import StringIO
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from sacct_ingest.errors import NimoError
 from sacct_ingest.files import atomic_file
-from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.evaluation.accuracy import LEVELS
 from slurm_plugin.evaluation.effects import Deadlines
 from slurm_plugin.evaluation.outcomes import JobOutcome, OutcomeReport
-from slurm_plugin.protocol.status_messages import SHARE
-from slurm_plugin.reports.html import Table, TableColumn
-from slurm_plugin.text import table_columns
-from slurm_plugin.text.formatting import clock, hours, limit_text, percent, plain
-from slurm_plugin.text.table_columns import OutputColumn, OutputTable
+from slurm_plugin.protocol.status_messages import SHARE as SHARE_IN_TIME
+from slurm_plugin.text.formatting import clock, hours, limit_text, percent, span
+from slurm_plugin.text.table_columns import (
+    ALWAYS,
+    FACTOR,
+    FINE_SHARE,
+    HOURS,
+    SECONDS,
+    SHARE,
+    YES,
+    Column,
+    Quantity,
+    Table,
+)
 
-_WIDEST = 8  #: columns of a table on a page
-_ENDS = ("_low", "_high")  #: of the names of an interval's ends
-#: What a spreadsheet would take for a formula.
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-
-
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """One table of a report; ``rows`` are records that the fields look into."""
-
-    name: str
-    caption: str
-    rows: Sequence[Any]
-    fields: Sequence[OutputColumn]
-    note: str = ""
-    empty: str = "none"
-    #: names of fields that a page has no room for; empty where there are more: it turns them
-    out: str = ""
-
-    def table(self, most: int | None = None) -> Table:
-        """Make the table that people see, of ``most`` rows (None: all) and eight columns."""
-        note = self.note
-        if len(self.fields) > _WIDEST and not self.out:
-            # The few rows side by side; the first field heads them, ends stand behind their value.
-            head, *rest = self.fields
-            rows = self.rows[: _WIDEST - 1]
-            titles = [head.text(row) for row in rows]
-            columns = [TableColumn(key="field", title=head.title, left=True)]
-            columns += [TableColumn(key=title, title=title) for title in titles]
-            named = {f.name: f for f in rest}
-
-            def text(f: OutputColumn, row: Any) -> str:
-                ends = [named[f"{f.name}{end}"] for end in _ENDS if f"{f.name}{end}" in named]
-                tail = f" ({' to '.join(end.text(row) for end in ends)})" if ends else ""
-                return f.text(row) + tail
-
-            shown = [f for f in rest if rows and not f.name.endswith(_ENDS)]
-            cells = [[f.title, *(text(f, row) for row in rows)] for f in shown]
-        else:
-            fields = [f for f in self.fields if f.name not in self.out.split()]
-            columns = [TableColumn(key=f.name, title=f.title, left=f.left) for f in fields]
-            cells = [[f.text(row) for f in fields] for row in self.rows[:most]]
-            if left_out := len(self.rows) - len(cells):
-                note = f"{note} {left_out} more are left out here.".strip()
-        return Table(
-            name=self.name,
-            caption=self.caption,
-            columns=tuple(columns),
-            rows=cells,
-            note=note,
-            empty=self.empty,
-        )
-
-    def output(self) -> OutputTable:
-        """Give the table for terminals; of the columns but the first the last go first."""
-        columns = [
-            field._replace(
-                worth=max(table_columns.ALWAYS - place, 1) if place else table_columns.ALWAYS,
-                cuts=field.left,
-            )
-            for place, field in enumerate(self.fields)
-        ]
-        return OutputTable(columns, self.rows)
+_CLOCK: Final = Quantity("seconds since the epoch", clock)
+_DAY: Final = Quantity(
+    "seconds since the epoch", lambda value: datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d")
+)
+_GIB: Final = Quantity("bytes", lambda value: f"{value / 2**30:.1f} GiB")
+_AMOUNT: Final = Quantity("", lambda value: f"{value:.1f}".removesuffix(".0"))
+_NUMBER: Final = Quantity("", hours)
+_SPAN: Final = Quantity("hours", lambda value: span(3600 * value))
+_TIMES: Final = Quantity("a factor", "{:.2f} x".format)
+COUNTERFACTUAL = (
+    "Counterfactual: these jobs did not run the other way. Hours and waits otherwise are the "
+    "predictions for the other count, times the job's own actual over predicted; their "
+    "ends follow from the predictions' intervals, with all errors of one application in the same "
+    "direction, and from how near predicted waits came. Waits that are not predicted well are "
+    "left out."
+)
 
 
 def of(path: str) -> Callable[[Any], Any]:
@@ -101,16 +58,16 @@ def of(path: str) -> Callable[[Any], Any]:
     return get
 
 
-def find(sheets: Sequence[Sheet], name: str) -> Sheet:
+def find(tables: Sequence[Table], name: str) -> Table:
     """Find a table by its name. Raises NimoError: there is none."""
-    for one in sheets:
+    for one in tables:
         if one.name == name:
             return one
-    names = ", ".join(one.name for one in sheets)
+    names = ", ".join(one.name for one in tables)
     raise NimoError(f"there is no table {name!r} in a report; there are {names}")
 
 
-def write_csv(sheets: Sequence[Sheet], folder: Path) -> list[Path]:
+def write_csv(tables: Sequence[Table], folder: Path) -> list[Path]:
     """Write each table into a file ``NAME.csv`` of a folder, which is made where it is missing.
 
     Raises NimoError: they cannot be written.
@@ -118,62 +75,13 @@ def write_csv(sheets: Sequence[Sheet], folder: Path) -> list[Path]:
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for one in sheets:
+        for one in tables:
             path = folder / f"{one.name}.csv"
-            atomic_file.write(path, csv_text(one).encode())
+            atomic_file.write(path, one.csv().encode())
             written.append(path)
     except OSError as error:
         raise NimoError(f"{error.filename or folder}: {error.strerror or error}") from error
     return written
-
-
-def csv_text(one: Sheet) -> str:
-    """Write a table as CSV, all its columns and rows."""
-    text = StringIO()
-    rows = csv.writer(text)
-    rows.writerow([field.name for field in one.fields])
-    rows.writerows([_safe(plain(f.of(row))) for f in one.fields] for row in one.rows)
-    return text.getvalue()
-
-
-def _safe(text: str) -> str:
-    # Numbers are ours; what else begins like a formula is somebody's name.
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}" if text.startswith(_FORMULAS) else text
-    return text
-
-
-#: What writes a value, by the name that `_fields` uses.
-_WRITERS: Final[Mapping[str, Callable[[Any], str] | None]] = {
-    "": None,
-    "amount": lambda value: f"{value:.1f}".removesuffix(".0"),
-    "clock": clock,
-    "day": lambda value: datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d"),
-    "duration": time_span,
-    "factor": "{:.2f}".format,
-    "gib": lambda value: f"{value / 2**30:.1f}",
-    "hours": hours,
-    "percent": percent,
-    "share": lambda value: percent(value, 1),
-    "span": lambda value: time_span(3600 * value),
-    "times": "{:.2f} x".format,
-    "yes": lambda value: "yes" if value else "no",
-}
-#: Of the fields on accuracy those that a page has no room for.
-_OUT = "inside_95 pa beyond"
-_PROBLEMS = (
-    "application< | verdict< | decisions | runs:runs in the store | problem< | text<:explanation | "
-    "observe:best next run | unit=unit.plural<:counts"
-)
-COUNTERFACTUAL = (
-    "Counterfactual: these jobs did not run the other way. Hours and waits otherwise are the "
-    "predictions for the other count, times the job's own actual over predicted; their "
-    "ends follow from the predictions' intervals, with all errors of one application in the same "
-    "direction, and from how near predicted waits came. Waits that are not predicted well are "
-    "left out."
-)
 
 
 class _Group(NamedTuple):
@@ -183,73 +91,142 @@ class _Group(NamedTuple):
     of: Any
 
 
-def _fields(text: str) -> list[OutputColumn]:
-    """Read ``name=path<:title:writer``, ``|`` between fields; title and path default to the name.
+def _words(name: str, title: str = "", path: str = "", **fields: Any) -> Column:
+    """Column of words; title and path default to the name."""
+    get = of(path) if path else None
+    return Column(name, title or name, get, left=True, cuts=True, **fields)
 
-    A ``<`` is of words, which stand to the left.
+
+def _number(
+    name: str, title: str = "", path: str = "", as_text: Quantity | None = None, **fields: Any
+) -> Column:
+    """Column of numbers; title and path default to the name."""
+    return Column(name, title or name, of(path) if path else None, as_text, **fields)
+
+
+def _accuracy(at: str, left_out: str = "") -> list[Column]:
+    """Columns of the accuracy that stands at a path of the row.
+
+    left_out: names of those that a page has no room for.
     """
-    made = []
-    for field in text.split(" | "):
-        head, title, writer = (*field.split(":"), "", "")[:3]
-        name, _, path = head.removesuffix("<").partition("=")
-        get, left = of(path) if path else None, head.endswith("<")
-        made.append(OutputColumn(name, title or name, get, _WRITERS[writer], left=left))
-    return made
-
-
-def _accuracy(at: str) -> list[OutputColumn]:
-    """Fields of the accuracy that stands at a path of the row."""
     coverage = of(f"{at}.coverage")
 
-    def inside(level: float) -> OutputColumn:
+    def inside(level: float) -> Column:
         def get(row: Any) -> float | None:
             return {one.nominal: one.inside for one in coverage(row) or ()}.get(level)
 
-        name = f"inside_{100 * level:.0f}"
-        return OutputColumn(name, f"in {percent(level)}", get, _WRITERS["share"])
+        return Column(f"inside_{100 * level:.0f}", f"in {percent(level)}", get, FINE_SHARE)
 
-    return [
-        *_fields(f"mape={at}.mape:MAPE:share | bias={at}.bias:actual/predicted:factor"),
+    columns = [
+        _number("mape", "MAPE", f"{at}.mape", FINE_SHARE),
+        _number("bias", "actual/predicted", f"{at}.bias", FACTOR),
         *map(inside, LEVELS),
-        *_fields(f"pa={at}.pa:PA:share | longer={at}.longer:under-predicted:share"),
-        *_fields(f"beyond={at}.beyond:beyond interval:share"),
+        _number("pa", "PA", f"{at}.pa", FINE_SHARE),
+        _number("longer", "under-predicted", f"{at}.longer", FINE_SHARE),
+        _number("beyond", "beyond interval", f"{at}.beyond", FINE_SHARE),
+    ]
+    off = {"inside_95", "pa", "beyond", left_out}
+    return [replace(one, on_page=one.name not in off) for one in columns]
+
+
+def _other(key: str, title: str, as_text: Quantity) -> list[Column]:
+    """Columns of an amount of effects, and of what it would have been otherwise."""
+    other = f"other_{key}"
+    return [
+        _number(key, title, f"of.{key}", as_text),
+        _number(other, f"{title} otherwise", f"of.{other}.value", as_text),
+        _number(f"{other}_low", f"{title} otherwise at least", f"of.{other}.low", as_text),
+        _number(f"{other}_high", f"{title} otherwise at most", f"of.{other}.high", as_text),
     ]
 
 
-def _other(key: str, title: str, writer: str) -> list[OutputColumn]:
-    """Fields of an amount of effects, and of what it would have been otherwise."""
-    other = f"other_{key}"
-    return _fields(
-        f"{key}=of.{key}:{title}:{writer} | {other}=of.{other}.value:{title} otherwise:{writer} | "
-        f"{other}_low=of.{other}.low:at least:{writer} | "
-        f"{other}_high=of.{other}.high:at most:{writer}"
-    )
-
-
-def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Sheet, ...]:
+def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Table, ...]:
     """All tables of a report; ``reasons`` are plain words for the names of reasons."""
-    return (
+    tables = (
         _jobs("stopped", "Jobs that NIMO changed and a limit or deadline stopped", report.stopped),
         *_of_decisions(report, reasons),
         *_of_applications(report),
         *_of_usage(report),
         _jobs("jobs", "Jobs, the newest first", report.jobs),
     )
+    return tuple(map(_first_columns_last, tables))
 
 
-def _of_decisions(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator[Sheet]:
-    compared = OutputColumn(
-        "compared", "compared", lambda row: row.accuracy.runs if row.accuracy else 0
+def _first_columns_last(table: Table) -> Table:
+    """Where a terminal has no room the last columns are left out first, the first one never."""
+    columns = [
+        replace(one, worth=max(ALWAYS - place, 1) if place else ALWAYS)
+        for place, one in enumerate(table.columns)
+    ]
+    return replace(table, columns=columns)
+
+
+def _of_decisions(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator[Table]:
+    yield from _accuracies(report)
+    yield Table(
+        (
+            _words("mode"),
+            _words("action"),
+            _number("applied", as_text=YES),
+            _number("decisions"),
+            Column("reason", "reason", as_text=_plain_words, left=True, cuts=True),
+            Column(
+                "meaning",
+                "meaning",
+                lambda row: reasons.get(row.reason, row.reason),
+                left=True,
+                cuts=True,
+            ),
+        ),
+        report.reasons,
+        "reasons",
+        "Decisions by mode and reason",
+        empty="no decision",
     )
-    yield Sheet(
+    yield _effects(report)
+    yield from _waits(report)
+    yield Table(
+        (
+            _number("met", "made"),
+            _number("missed"),
+            _number("refused"),
+            _number("open", "still open"),
+            _number("warned", "warned at submission"),
+        ),
+        [report.deadlines] if report.deadlines != Deadlines() else [],
+        "deadlines",
+        "Jobs with a deadline",
+        note="In observe mode no user got these refusals and warnings.",
+    )
+    yield Table(
+        (
+            _number("jobs"),
+            _number("outlasted", "outlasted the plan"),
+            _number("wait_before_s", "mean wait before", as_text=SECONDS),
+            _number("wait_since_s", "mean wait since", as_text=SECONDS),
+        ),
+        [report.planned] if report.planned.jobs else [],
+        "planned",
+        "Jobs that Slurm planned with less than their time limit",
+        note="Waits are those of all jobs of the selection; other things changed, too.",
+    )
+
+
+def _accuracies(report: OutcomeReport) -> Iterator[Table]:
+    """Tables of how near predictions came: by application, by group, by week."""
+    compared = Column("compared", "compared", lambda row: row.accuracy.runs if row.accuracy else 0)
+    yield Table(
+        (
+            _words("application"),
+            _number("decisions"),
+            _number("changed"),
+            _number("finished", on_page=False),
+            compared,
+            *_accuracy("accuracy", "inside_50"),
+        ),
+        report.applications,
         "applications",
         "Applications, most decisions first",
-        report.applications,
-        (
-            *_fields("application< | decisions | changed | finished"),
-            *(compared, *_accuracy("accuracy")),
-        ),
-        out=f"finished inside_50 {_OUT}",
         note="Only completed runs are compared, with the prediction for the size they had.",
         empty="no decision",
     )
@@ -259,160 +236,161 @@ def _of_decisions(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator
         *(_Group(f"verdict {name}", one) for name, one in report.by_verdict.items()),
         *(_Group(f"recognised by {name}", one) for name, one in report.by_level.items()),
     ]
-    yield Sheet(
+    yield Table(
+        (
+            _words("group", "decisions", "name"),
+            _number("runs", "compared", "of.runs"),
+            *_accuracy("of"),
+        ),
+        [row for row in accuracies if row.of],
         "accuracy",
         "Accuracy by verdict, and by how the application was recognised",
-        [row for row in accuracies if row.of],
-        (*_fields("group=name<:decisions | runs=of.runs:compared"), *_accuracy("of")),
-        out=_OUT,
         note=derived_note(report),
         empty="no completed run to compare with yet",
     )
-    yield Sheet(
+    yield Table(
+        (
+            _words("begin_s", "week of", as_text=_DAY),
+            _number("decisions"),
+            compared,
+            *_accuracy("accuracy", "inside_50"),
+        ),
+        report.weeks,
         "weeks",
         "Week by week (from Monday, UTC)",
-        report.weeks,
-        (*_fields("begin_s<:week of:day | decisions"), compared, *_accuracy("accuracy")),
-        out=f"inside_50 {_OUT}",
         empty="no decision",
     )
-    yield Sheet(
-        "reasons",
-        "Decisions by mode and reason",
-        report.reasons,
+
+
+def _effects(report: OutcomeReport) -> Table:
+    return Table(
         (
-            *_fields("mode< | action< | applied<::yes | decisions | reason<"),
-            OutputColumn(
-                "meaning", "meaning", lambda row: reasons.get(row.reason, row.reason), left=True
-            ),
+            _words("jobs_were", "jobs", "name"),
+            _words("unit", "counts of", "of.unit.plural"),
+            _number("jobs", "number", "of.jobs"),
+            _number("more_nodes", "chosen above asked", "of.more_nodes"),
+            *_other("node_hours", "node-hours", HOURS),
+            *_other("run_hours", "run time", _SPAN),
+            _number("wait_jobs", "jobs with waits", "of.wait_jobs"),
+            _number("unsure_wait_jobs", "with unsure waits", "of.unsure_wait_jobs"),
+            *_other("wait_hours", "wait", _SPAN),
         ),
-        empty="no decision",
-    )
-    yield Sheet(
-        "effects",
-        "Outcomes, compared with the predictions for the other count",
         [
             *(_Group("changed, otherwise as asked", one) for one in report.applied),
             *(_Group("left alone, otherwise as chosen", one) for one in report.observed),
         ],
-        (
-            OutputColumn("jobs_were", "jobs", of("name"), left=True),
-            *_fields("unit=of.unit.plural<:counts of | jobs=of.jobs:number"),
-            *_fields("more_nodes=of.more_nodes:chosen above asked"),
-            *_other("node_hours", "node-hours", "hours"),
-            *_other("run_hours", "run time", "span"),
-            *_fields("wait_jobs=of.wait_jobs:jobs with waits"),
-            *_fields("unsure_wait_jobs=of.unsure_wait_jobs:with unsure waits"),
-            *_other("wait_hours", "wait", "span"),
-        ),
+        "effects",
+        "Outcomes, compared with the predictions for the other count",
         note=COUNTERFACTUAL,
         empty="no job for which NIMO chose another count",
     )
+
+
+def _waits(report: OutcomeReport) -> Iterator[Table]:
     waits = (
         _Group("to start at once", report.waits.at_once),
         _Group("to wait", report.waits.waiting),
     )
-    yield Sheet(
+    yield Table(
+        (
+            _words("predicted", path="name"),
+            _number("jobs", path="of.jobs"),
+            _number("within_s", f"{percent(SHARE_IN_TIME)} started within", "of.within_s", SECONDS),
+            _number("later", "a minute late or more", "of.later", FINE_SHARE),
+        ),
+        [row for row in waits if row.of],
         "waits",
         "Waits as predicted at submission, compared with the real ones",
-        [row for row in waits if row.of],
-        _fields(
-            f"predicted=name< | jobs=of.jobs | within_s=of.within_s:{percent(SHARE)} started "
-            "within:duration | later=of.later:a minute late or more:share"
-        ),
         empty="too few started jobs with a predicted wait",
     )
-    yield Sheet(
+    yield Table(
+        (
+            _words("cluster"),
+            _words("partition"),
+            _words("of", "source"),
+            _number("jobs"),
+            _number("waited", "waited over a minute"),
+            _number("within", "half within a factor", as_text=FACTOR),
+            _number("inside", "in 90 %", as_text=SHARE),
+        ),
+        report.queue_waits,
         "wait_estimates",
         "Estimated waits in the queue, compared with the real ones",
-        report.queue_waits,
-        _fields(
-            "cluster< | partition< | of<:source | jobs | waited:waited over a minute | "
-            "within:half within a factor:factor | inside:in 90 %:percent"
-        ),
         note="history: estimates of 'nimo fit' for past jobs, from data before each submission. "
         "The factor is that of the wait plus a minute.",
         empty="no job with an estimated wait has started yet",
     )
-    yield Sheet(
-        "deadlines",
-        "Jobs with a deadline",
-        [report.deadlines] if report.deadlines != Deadlines() else [],
-        _fields("met:made | missed | refused | open:still open | warned:warned at submission"),
-        note="In observe mode no user got these refusals and warnings.",
-    )
-    yield Sheet(
-        "planned",
-        "Jobs that Slurm planned with less than their time limit",
-        [report.planned] if report.planned.jobs else [],
-        _fields(
-            "jobs | outlasted:outlasted the plan | wait_before_s:mean wait before:duration | "
-            "wait_since_s:mean wait since:duration"
+
+
+def _of_applications(report: OutcomeReport) -> Iterator[Table]:
+    yield Table(
+        (
+            _words("application", path="label"),
+            _number("ratio", "actual/predicted", as_text=FACTOR),
+            _number("low", "band from", as_text=FACTOR),
+            _number("high", "to", as_text=FACTOR),
+            _number("runs", "last runs"),
+            _number("since_s", "since", as_text=_CLOCK),
         ),
-        note="Waits are those of all jobs of the selection; other things changed, too.",
-    )
-
-
-def _of_applications(report: OutcomeReport) -> Iterator[Sheet]:
-    yield Sheet(
+        report.switched_off,
         "switched_off",
         "Applications switched off after predictions that missed",
-        report.switched_off,
-        _fields(
-            "application=label< | ratio:actual/predicted:factor | low:band from:factor | "
-            "high:to:factor | runs:last runs | since_s:since:clock"
-        ),
     )
-    yield Sheet(
+    yield Table(
+        (
+            _words("application"),
+            _words("verdict"),
+            _number("repeated", "count run before", as_text=YES),
+            _number("predictions", "last predictions"),
+            _number("median_error", "median error", as_text=SHARE),
+            _number("inside", "inside the interval"),
+            _number("decisions"),
+        ),
+        report.records,
         "records",
         "Outcomes of the last predictions, the basis of the verdicts",
-        report.records,
-        _fields(
-            "application< | verdict< | repeated:count run before:yes | "
-            "predictions:last predictions | median_error:median error:percent | "
-            "inside:inside the interval | decisions"
-        ),
     )
-    problems = partial(Sheet, fields=_fields(_PROBLEMS), out="problem")
-    yield problems("problems", "Problems of predictions", report.problems)
-    yield problems("drift", "Applications whose problem changed", report.drift)
+    problems = (
+        _words("application"),
+        _words("verdict"),
+        _number("decisions"),
+        _number("runs", "runs in the store"),
+        _words("problem", on_page=False),
+        _words("text", "explanation"),
+        _number("observe", "best next run"),
+        _words("unit", "counts", "unit.plural"),
+    )
+    yield Table(problems, report.problems, "problems", "Problems of predictions")
+    yield Table(problems, report.drift, "drift", "Applications whose problem changed")
 
 
-def _of_usage(report: OutcomeReport) -> Iterator[Sheet]:
+def _of_usage(report: OutcomeReport) -> Iterator[Table]:
     """Tables of what jobs used."""
-    yield Sheet(
+    yield Table(
+        (
+            _words("user"),
+            _words("application"),
+            _number("runs"),
+            _words("unit", "counts", "unit.plural", on_page=False),
+            Column("nodes_low", "from", lambda row: row.nodes[0], on_page=False),
+            Column("nodes_high", "to", lambda row: row.nodes[1], on_page=False),
+            _number("knee"),
+            _number("node_hours", "node-hours", as_text=HOURS),
+            _number("wasted_node_hours", "beyond", as_text=HOURS),
+            _number("efficiency", as_text=SHARE),
+            _number("slower", "time at knee", as_text=_TIMES),
+        ),
+        report.waste,
         "waste",
         "Node-hours (CPU- or GPU-hours) beyond the knee of an application",
-        report.waste,
-        (
-            *_fields("user< | application< | runs | unit=unit.plural<:counts"),
-            OutputColumn("nodes_low", "from", lambda row: row.nodes[0]),
-            OutputColumn("nodes_high", "to", lambda row: row.nodes[1]),
-            *_fields(
-                "knee | node_hours:node-hours:hours | wasted_node_hours:beyond:hours | "
-                "efficiency::percent | slower:time at knee:times"
-            ),
-        ),
-        out="unit nodes_low nodes_high",
         note="Runs of reliable curves, without deadline, on counts that their users chose.",
         empty="none above the threshold",
     )
-    yield Sheet(
+    yield Table(
+        _unused_columns(),
+        report.unused,
         "unused",
         "CPUs and memory that jobs had but did not use",
-        report.unused,
-        _fields(
-            "account< | application< | jobs | cpu_hours:CPU-hours:hours | "
-            "unused_cpu_hours:unused CPU-hours:hours | unused_cpus:of CPUs:percent | "
-            "saved_cpu_hours:saved:hours | least_cpus:CPUs, most used:amount | "
-            "gpu_hours:GPU-hours:hours | idle_gpu_hours:unused GPU-hours:hours | "
-            "saved_gpu_hours:saved:hours | least_gpus:most used:amount | "
-            "mem_gib_hours:GiB-hours:hours | unused_mem_gib_hours:unused GiB-hours:hours | "
-            "unused_mem:of memory:percent | saved_mem_gib_hours:saved:hours | "
-            "least_mem_gib:GiB, most used:amount | short_jobs:too little"
-        ),
-        out="cpu_hours unused_cpus saved_cpu_hours gpu_hours saved_gpu_hours least_gpus "
-        "mem_gib_hours unused_mem saved_mem_gib_hours short_jobs",
         note="CPU time, memory and the highest use of GPUs as the accounting measured them; of an "
         "array, its first task.  Most used: a request of this size would have been enough for each "
         "job.  Saved: hours that the highest use of the jobs before times the margin would have "
@@ -420,44 +398,86 @@ def _of_usage(report: OutcomeReport) -> Iterator[Sheet]:
         "few CPUs, a program with serial parts takes longer.",
         empty="none above the threshold",
     )
-    yield Sheet(
+    yield Table(
+        (
+            _words("account"),
+            _words("application"),
+            _number("runs"),
+            _number("kwh", "kWh", as_text=_NUMBER),
+            _number("measured", "runs measured"),
+            _number("by_nameplate", "by nameplate"),
+            _number("cost", as_text=_NUMBER),
+            _number("co2_kg", "kg CO2e", as_text=_NUMBER),
+        ),
+        report.energy,
         "energy",
         "Energy and cost",
-        report.energy,
-        _fields(
-            "account< | application< | runs | kwh:kWh:hours | measured:runs measured | "
-            "by_nameplate:by nameplate | cost::hours | co2_kg:kg CO2e:hours"
-        ),
         note="Of jobs that had their nodes alone; cost is that of all.",
         empty="nothing measured, and neither power nor prices in the settings",
     )
-    yield Sheet(
+    yield Table(
+        (
+            _number("array_job_id", "array"),
+            _words("user"),
+            _words("application"),
+            _number("tasks"),
+            _number("completed"),
+            _number("shortest_s", "shortest", as_text=SECONDS, on_page=False),
+            _number("mean_s", "mean", as_text=SECONDS),
+            _number("longest_s", "longest", as_text=SECONDS),
+            _number("used_cpus", "CPUs used", as_text=SHARE),
+            _number("mem_bytes", "memory", as_text=_GIB, on_page=False),
+        ),
+        report.arrays,
         "arrays",
         "Job arrays, the newest first",
-        report.arrays,
-        _fields(
-            "array_job_id:array | user< | application< | tasks | completed | "
-            "shortest_s:shortest:duration | mean_s:mean:duration | longest_s:longest:duration | "
-            "used_cpus:CPUs used:percent | mem_bytes:memory GiB:gib"
-        ),
-        out="shortest_s mem_bytes",
         note="Tasks that started.  Memory is the highest of one task of any step.",
         empty="no job array",
     )
 
 
-def _jobs(name: str, caption: str, rows: Sequence[JobOutcome]) -> Sheet:
-    return Sheet(
+def _unused_columns() -> list[Column]:
+    """Columns of what jobs had and did not use: CPUs, GPUs, memory."""
+    return [
+        _words("account"),
+        _words("application"),
+        _number("jobs"),
+        _number("cpu_hours", "CPU-hours", as_text=HOURS, on_page=False),
+        _number("unused_cpu_hours", "unused CPU-hours", as_text=HOURS),
+        _number("unused_cpus", "of CPUs", as_text=SHARE, on_page=False),
+        _number("saved_cpu_hours", "saved CPU-hours", as_text=HOURS, on_page=False),
+        _number("least_cpus", "CPUs, most used", as_text=_AMOUNT),
+        _number("gpu_hours", "GPU-hours", as_text=HOURS, on_page=False),
+        _number("idle_gpu_hours", "unused GPU-hours", as_text=HOURS),
+        _number("saved_gpu_hours", "saved GPU-hours", as_text=HOURS, on_page=False),
+        _number("least_gpus", "GPUs, most used", as_text=_AMOUNT, on_page=False),
+        _number("mem_gib_hours", "GiB-hours", as_text=HOURS, on_page=False),
+        _number("unused_mem_gib_hours", "unused GiB-hours", as_text=HOURS),
+        _number("unused_mem", "of memory", as_text=SHARE, on_page=False),
+        _number("saved_mem_gib_hours", "saved GiB-hours", as_text=HOURS, on_page=False),
+        _number("least_mem_gib", "GiB, most used", as_text=_AMOUNT),
+        _number("short_jobs", "too little", on_page=False),
+    ]
+
+
+def _jobs(name: str, caption: str, rows: Sequence[JobOutcome]) -> Table:
+    return Table(
+        (
+            _number("job_id", "job"),
+            _words("application"),
+            _number("nodes"),
+            _number("predicted_s", "predicted", as_text=SECONDS),
+            _number("took_s", "took", as_text=SECONDS),
+            _number("limit_s", "limit", as_text=SECONDS),
+            _words("state"),
+            Column("decision", "decision", decision_of, left=True, cuts=True),
+            _words("user", on_page=False),
+            _words("verdict", on_page=False),
+            _words("decision_id", "decision id", on_page=False),
+        ),
+        rows,
         name,
         caption,
-        rows,
-        (
-            *_fields("job_id:job | application< | nodes | predicted_s:predicted:duration"),
-            *_fields("took_s:took:duration | limit_s:limit:duration | state<"),
-            OutputColumn("decision", "decision", decision_of, left=True),
-            *_fields("user< | verdict< | decision_id<:decision id"),
-        ),
-        out="user verdict decision_id",
         note="'nimo why JOBID' explains one in sentences.",
     )
 
@@ -465,13 +485,13 @@ def _jobs(name: str, caption: str, rows: Sequence[JobOutcome]) -> Sheet:
 def decision_of(job: JobOutcome) -> str:
     """Describe in a few words what NIMO did with a job, and why."""
     if not job.applied:
-        return f"unchanged ({_words(job.reason if job.action == 'keep' else job.mode)})"
+        return f"unchanged ({_plain_words(job.reason if job.action == 'keep' else job.mode)})"
     nodes = f"{job.given_nodes} nodes" if job.given_nodes else ""
     limit = f"limit {limit_text(job.given_limit_s)}" if job.given_limit_s else ""
-    return f"{', '.join(filter(None, (nodes, limit))) or job.action} ({_words(job.reason)})"
+    return f"{', '.join(filter(None, (nodes, limit))) or job.action} ({_plain_words(job.reason)})"
 
 
-def _words(name: str) -> str:
+def _plain_words(name: str) -> str:
     """Write a stable name for people."""
     return name.replace("_", " ")
 

@@ -295,7 +295,7 @@ def _span(hours_: float) -> str:
 
 
 def _table(report: OutcomeReport, name: str, most: int, width: int) -> Text:
-    sheet = find(sheets_of(report, {}), name)
+    whole = find(sheets_of(report, {}), name)
     # Text, not markup: a job's name is the user's text.
-    newest = replace(sheet, rows=sheet.rows[:most]).output()
+    newest = replace(whole, rows=whole.rows[:most])
     return Text(newest.text(width=width), no_wrap=True)

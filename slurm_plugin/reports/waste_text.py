@@ -7,7 +7,7 @@ from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.evaluation.waste import Cause
 from slurm_plugin.evaluation.waste_report import CauseWaste, GroupWaste, WasteReport
 from slurm_plugin.text.formatting import clock, count, percent
-from slurm_plugin.text.table_columns import OutputColumn, OutputTable, between, text_column
+from slurm_plugin.text.table_columns import FINE_SHARE, SHARE, Column, Table, between, text_column
 
 
 class CauseWords(NamedTuple):
@@ -132,8 +132,8 @@ def period(report: WasteReport) -> str:
     )
 
 
-def _interval() -> OutputColumn:
-    return OutputColumn(
+def _interval() -> Column:
+    return Column(
         "interval",
         "9 in 10",
         lambda row: None if row.back_high <= 0 else row,
@@ -146,16 +146,16 @@ def _interval() -> OutputColumn:
     )
 
 
-def _hours(name: str, title: str, worth: int = 9) -> OutputColumn:
-    return OutputColumn(name, title, as_text=rounded, worth=worth)
+def _hours(name: str, title: str, worth: int = 9) -> Column:
+    return Column(name, title, as_text=rounded, worth=worth)
 
 
-def _ends() -> list[OutputColumn]:
+def _ends() -> list[Column]:
     """Give the ends of the interval: only where they are asked for by name, and with ``-P``."""
     return [_hours("back_low", "at least", 0), _hours("back_high", "at most", 0)]
 
 
-def causes(report: WasteReport) -> OutputTable:
+def causes(report: WasteReport) -> Table:
     """Make the table of causes."""
 
     def share(row: CauseWaste) -> float:
@@ -168,17 +168,17 @@ def causes(report: WasteReport) -> OutputTable:
             show=lambda row: WORDS[row.cause].name,
             value=lambda row: row.cause.value,
         ),
-        OutputColumn("starts", "starts", worth=4),
+        Column("starts", "starts", worth=4),
         _hours("node_hours", "node-hours"),
-        OutputColumn("share", "of all", share, lambda one: percent(one, 1), worth=6),
+        Column("share", "of all", share, FINE_SHARE, worth=6),
         _hours("back", "could come back"),
         _interval(),
         *_ends(),
     ]
-    return OutputTable(columns, report.causes)
+    return Table(columns, report.causes)
 
 
-def groups(report: WasteReport) -> OutputTable:
+def groups(report: WasteReport) -> Table:
     """Make the table of users, accounts, applications or partitions."""
 
     def share(row: GroupWaste) -> float:
@@ -186,10 +186,10 @@ def groups(report: WasteReport) -> OutputTable:
 
     columns = [
         text_column(report.by, report.by, value=lambda row: row.name),
-        OutputColumn("starts", "starts", worth=3),
+        Column("starts", "starts", worth=3),
         _hours("node_hours", "node-hours"),
         _hours("wasted", "bought nothing"),
-        OutputColumn("share", "share", share, percent, worth=7),
+        Column("share", "share", share, SHARE, worth=7),
         _hours("back", "could come back"),
         _interval(),
         text_column(
@@ -201,4 +201,4 @@ def groups(report: WasteReport) -> OutputTable:
         ),
         *_ends(),
     ]
-    return OutputTable(columns, report.groups)
+    return Table(columns, report.groups)

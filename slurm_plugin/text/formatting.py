@@ -143,13 +143,12 @@ def plain(value: str | float | None) -> str:
     return f"{value:.0f}" if abs(value) >= _LARGE else f"{value:.6g}"
 
 
-def parsable(keys: Iterable[str], rows: Iterable[Iterable[str | float | None]]) -> Iterator[str]:
-    """Lines with ``|`` between the fields, as ``sacct -P``, below a line of their names.
+def parsable(rows: Iterable[Iterable[str | float | None]]) -> Iterator[str]:
+    """Lines with ``|`` between the fields, as ``sacct -P``.
 
-    >>> list(parsable(["node_type", "wait_s"], [["a|b", None]]))
-    ['NodeType|WaitS', 'a_b|']
+    >>> list(parsable([["node type", "wait"], ["a|b", None]]))
+    ['node type|wait', 'a_b|']
     """
-    yield "|".join("".join(map(str.capitalize, key.split("_"))) for key in keys)
     for row in rows:
         yield "|".join(printable(plain(value)).replace("|", "_") for value in row)
 

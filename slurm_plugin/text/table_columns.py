@@ -11,7 +11,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from io import StringIO
+from typing import Any, Final, NamedTuple
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.text import formatting
@@ -22,6 +24,8 @@ MARK = "◆"  #: of the recommended row, as in pictures
 ON_REQUEST = 0  #: worth of a column that only ``-o`` shows
 _SHORTEST = 8  #: texts are not cut to fewer characters
 _READABLE = 32  #: longer texts are cut to this before a column is left out
+#: What a spreadsheet would take for a formula.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 _FORM = re.compile(r"(?P<name>[A-Za-z_0-9]+)(?:[%:](?P<side>[-.]?)(?P<width>\d+))?")
 
 
@@ -31,40 +35,83 @@ class NoColumn(NimoError):  # noqa: N818 - a noun of the user's
     exit_status = 2
 
 
-class OutputColumn(NamedTuple):
-    """One column: what ``-o`` and ``--sort`` call it, its title, raw value and text of a row."""
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What a number is of: the unit of its raw value, and how people read it."""
+
+    unit: str
+    write: Callable[[Any], str]
+
+    def __call__(self, value: Any) -> str:
+        """Write a value for people."""
+        return self.write(value)
+
+
+SECONDS: Final = Quantity("seconds", formatting.span)
+#: Time limits, as they are pasted.
+LIMIT: Final = Quantity("seconds", formatting.duration)
+MOMENT: Final = Quantity("seconds since the epoch", formatting.short_clock)
+SHARE: Final = Quantity("a share of 1", formatting.percent)
+FINE_SHARE: Final = Quantity("a share of 1", lambda value: formatting.percent(value, 1))
+HOURS: Final = Quantity("hours", formatting.hours)
+FACTOR: Final = Quantity("a factor", "{:.2f}".format)
+YES: Final = Quantity("1 or 0", lambda value: "yes" if value else "no")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a figure, said once: every form of its table is made of this.
+
+    Text for people is the title and `text`; ``-P`` has the title and the raw value, CSV and JSON
+    the name and the raw value; ``-o`` and ``--sort`` take the name; pages of the manual list the
+    name with its unit and meaning.
+    """
 
     name: str
     title: str
-    value: Callable[[Any], Any] | None = None  #: of a row; None: its attribute of this name
-    as_text: Callable[[Any], str] | None = None  #: writes a value, for people; none is ``-``
+    value: Callable[[Any], Any] | None = None  #: raw, of a row; None: its attribute of this name
+    as_text: Callable[[Any], str] | None = None  #: writes a value for people, with its unit
     show: Callable[[Any], str] | None = None  #: writes what people see of a whole row instead
     order: Callable[[Any], Any] | None = None  #: what rows are sorted by; None: the value
     left: bool = False
     worth: int = ALWAYS  #: columns of the lowest worth are left out first
     cuts: bool = False  #: long texts may be cut
-    derived: bool = False  #: made of others, so that ``-P`` has it only where ``-o`` names it
+    derived: bool = False  #: made of others, so that scripts have it only where ``-o`` names it
     width: int = 0  #: asked for; 0: as wide as the texts
+    meaning: str = ""  #: a sentence without its full stop; empty: the title says it
+    on_page: bool = True  #: pages have room for it
+    link: Callable[[Any], str] | None = None  #: page that a row's cell leads to; empty: none
+    paste: Callable[[Any], bool] | None = None  #: whether a row's cell is a line to paste
+    rows_link: str = ""  #: page on which the rows are in the order of this column
+    sorted: str = ""  #: ``ascending`` or ``descending`` where they are in its order
 
     def of(self, row: Any) -> Any:
         """Raw value of a row: text, number, yes or no, or None."""
         return self.value(row) if self.value else getattr(row, self.name)
 
     def text(self, row: Any) -> str:
-        """Text of a row for people."""
+        """Text of a row for people; nothing known is ``-``."""
         if self.show:
             return self.show(row)
         value = self.of(row)
         if value is None:
             return "-"
-        return formatting.printable(
-            self.as_text(value) if self.as_text else formatting.plain(value)
-        )
+        return formatting.printable((self.as_text or formatting.plain)(value))
+
+    @property
+    def unit(self) -> str:
+        """Unit of raw values; empty: they have none."""
+        return self.as_text.unit if isinstance(self.as_text, Quantity) else ""
+
+    @property
+    def heading(self) -> str:
+        """Title as ``-P`` has it: marks, which have none on the screen, go by their name."""
+        return self.title or self.name
 
 
-def text_column(name: str, title: str, worth: int = ALWAYS, **fields: Any) -> OutputColumn:
-    """Column of texts that may be cut; ``fields`` are the others of `OutputColumn`."""
-    return OutputColumn(name, title, worth=worth, left=True, cuts=True, **fields)
+def text_column(name: str, title: str, worth: int = ALWAYS, **fields: Any) -> Column:
+    """Column of texts that may be cut; ``fields`` are the others of `Column`."""
+    return Column(name, title, worth=worth, left=True, cuts=True, **fields)
 
 
 def or_dash(name: str) -> str:
@@ -98,18 +145,24 @@ class TableOptions(NamedTuple):
     header: bool = True
 
 
-class OutputTable(NamedTuple):
-    """A table for people or scripts: all columns that there are, in their usual order, and rows.
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table in all its forms: all columns that there are, in their usual order, and rows.
 
-    >>> table = OutputTable([OutputColumn("nodes", "nodes", lambda row: row)], [4, 16])
+    >>> table = Table([Column("nodes", "nodes", lambda row: row)], [4, 16])
     >>> print(table.text(TableOptions(sort="-nodes", form="nodes%4")))
     node
       16
        4
     """
 
-    columns: Sequence[OutputColumn]
+    columns: Sequence[Column]
     rows: Sequence[Any]
+    name: str = ""  #: stable, for files and anchors
+    caption: str = ""
+    note: str = ""
+    empty: str = "none"  #: stands where there is no row
+    csv_link: str = ""  #: where a page has the whole table
 
     def text(self, options: TableOptions | None = None, *, width: int = WIDTH) -> str:
         """Lay the table out for people.
@@ -126,28 +179,59 @@ class OutputTable(NamedTuple):
         return made if asked.header else made.partition("\n")[2]
 
     def parsable(self, options: TableOptions | None = None) -> str:
-        """Raw values with ``|`` between them, as ``sacct -P``.
+        """Raw values with ``|`` between them below the titles of the screen, as ``sacct -P``.
 
         Raises NoColumn: the options name a column that there is not.
         """
         asked = options or TableOptions()
-        usual = [one for one in self.columns if not one.derived]
-        shown = _chosen(self.columns, asked.form) if asked.form else usual
+        shown = _chosen(self.columns, asked.form) if asked.form else self.raw_columns
         ordered = _arranged(self.columns, self.rows, asked.sort)
-        lines = formatting.parsable(
-            (one.name for one in shown), ([one.of(row) for one in shown] for row in ordered)
+        lines = [[one.of(row) for one in shown] for row in ordered]
+        header = [[one.heading for one in shown]] if asked.header else []
+        return "\n".join(formatting.parsable([*header, *lines]))
+
+    @property
+    def raw_columns(self) -> list[Column]:
+        """What scripts get: columns that are not made of others."""
+        return [one for one in self.columns if not one.derived]
+
+    def csv(self) -> str:
+        """Raw values as CSV, below the names."""
+        import csv  # noqa: PLC0415 - for files only
+
+        text = StringIO()
+        rows = csv.writer(text)
+        rows.writerow([one.name for one in self.raw_columns])
+        rows.writerows(
+            [_no_formula(formatting.plain(one.of(row))) for one in self.raw_columns]
+            for row in self.rows
         )
-        if not asked.header:
-            next(lines)
-        return "\n".join(lines)
+        return text.getvalue()
+
+    def cells(self) -> list[list[str]]:
+        """Texts for people, all columns of all rows."""
+        return [[one.text(row) for one in self.columns] for row in self.rows]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Raw values by name, for JSON."""
+        return [{one.name: one.of(row) for one in self.raw_columns} for row in self.rows]
 
 
-def _chosen(columns: Sequence[OutputColumn], form: str) -> list[OutputColumn]:
+def _no_formula(text: str) -> str:
+    # Numbers are ours; what else begins like a formula is somebody's name.
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}" if text.startswith(_FORMULAS) else text
+    return text
+
+
+def _chosen(columns: Sequence[Column], form: str) -> list[Column]:
     """Choose columns as ``-o`` lists them."""
     return [_of_form(columns, one.strip()) for one in form.split(",")]
 
 
-def _arranged(columns: Sequence[OutputColumn], rows: Sequence[Any], sort: str) -> list[Any]:
+def _arranged(columns: Sequence[Column], rows: Sequence[Any], sort: str) -> list[Any]:
     """Sort rows as ``--sort`` lists columns, a minus before what is to fall; rows without last."""
     made = list(rows)
     for one in reversed([word.strip() for word in sort.split(",") if word.strip()]):
@@ -167,7 +251,7 @@ def terminal_width() -> int:
         return WIDTH
 
 
-def _of_form(columns: Sequence[OutputColumn], form: str) -> OutputColumn:
+def _of_form(columns: Sequence[Column], form: str) -> Column:
     match = _FORM.fullmatch(form)
     if match is None:
         raise NoColumn(f"{form!r} is not a column; write NAME, NAME%20 or NAME%-20")
@@ -176,14 +260,16 @@ def _of_form(columns: Sequence[OutputColumn], form: str) -> OutputColumn:
         return column
     # A bare width: squeue's ``:`` aligns to the left, sacct's ``%`` to the right.
     left = match["side"] == "-" or (not match["side"] and ":" in form)
-    return column._replace(width=int(match["width"]), left=left)
+    return replace(column, width=int(match["width"]), left=left)
 
 
-def _of_name(columns: Sequence[OutputColumn], name: str) -> OutputColumn:
+def _of_name(columns: Sequence[Column], name: str) -> Column:
     plain = _bare(name)
-    for one in columns:
-        if plain in (_bare(one.name), _bare(one.name.removesuffix("_s"))):
-            return one
+    # The title of one may be the name of another.
+    for form in (lambda one: one.name, _bare_name, _name_without_unit, _bare_heading):
+        for one in columns:
+            if form(one) in (name, plain):
+                return one
     begins = [one for one in columns if plain and _bare(one.name).startswith(plain)]
     if len(begins) == 1:
         return begins[0]
@@ -191,12 +277,24 @@ def _of_name(columns: Sequence[OutputColumn], name: str) -> OutputColumn:
     raise NoColumn(f"there is no column {name!r}; there are: {names}")
 
 
+def _bare_name(column: Column) -> str:
+    return _bare(column.name)
+
+
+def _name_without_unit(column: Column) -> str:
+    return _bare(column.name.removesuffix("_s"))
+
+
+def _bare_heading(column: Column) -> str:
+    return _bare(column.heading)
+
+
 def _bare(name: str) -> str:
-    """Name as it is compared: ``-P`` writes ``TimeS`` for ``time_s``, and people ``time``."""
-    return name.replace("_", "").lower()
+    """Name or title as it is compared: ``time_s``, ``TimeS`` and ``run time`` without its space."""
+    return name.replace("_", "").replace(" ", "").lower()
 
 
-def _fitted(columns: Sequence[OutputColumn], rows: Sequence[Any], width: int) -> str:
+def _fitted(columns: Sequence[Column], rows: Sequence[Any], width: int) -> str:
     """Lay out what fits: long texts are cut, columns left out by their worth, texts cut further."""
     shown = list(columns)
     while True:
@@ -215,8 +313,8 @@ def _width(table: str) -> int:
 
 
 def _cut(
-    columns: Sequence[OutputColumn], rows: Sequence[Any], excess: int, *, shortest: int
-) -> list[OutputColumn]:
+    columns: Sequence[Column], rows: Sequence[Any], excess: int, *, shortest: int
+) -> list[Column]:
     """Narrow the columns whose texts may be cut, the widest first."""
     widths = {
         one.name: max(len(one.title), *(formatting.screen_width(one.text(row)) for row in rows))
@@ -227,17 +325,17 @@ def _cut(
         widest = max(widths, key=lambda name: widths[name])
         widths[widest] -= 1
         excess -= 1
-    return [one._replace(width=widths.get(one.name, 0)) for one in columns]
+    return [replace(one, width=widths.get(one.name, 0)) for one in columns]
 
 
-def _laid_out(columns: Sequence[OutputColumn], rows: Sequence[Any]) -> str:
+def _laid_out(columns: Sequence[Column], rows: Sequence[Any]) -> str:
     titles = [_sized(one, one.title, "") for one in columns]
     lines = [[_sized(one, one.text(row), "+" * one.cuts) for one in columns] for row in rows]
     left = frozenset(i for i, one in enumerate(columns) if one.left)
     return formatting.table(titles, lines, left=left)
 
 
-def _sized(column: OutputColumn, cell: str, mark: str) -> str:
+def _sized(column: Column, cell: str, mark: str) -> str:
     """Text in a column's own width; what is cut ends in a mark."""
     width = column.width
     if not width:

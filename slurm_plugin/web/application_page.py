@@ -2,10 +2,11 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from math import expm1, inf
+from operator import itemgetter
 from statistics import median
 from typing import NamedTuple
 
@@ -27,17 +28,19 @@ from slurm_plugin.protocol.advice_messages import Advice, Row
 from slurm_plugin.reports import chart, curve_text
 from slurm_plugin.reports.advice_text import options_of
 from slurm_plugin.reports.chart import Chart
-from slurm_plugin.reports.html import Cell, PasteLine, Table, TableColumn
+from slurm_plugin.reports.html import Cell, PasteLine
 from slurm_plugin.reports.picture import NEXT_RUN, RECOMMENDED, SIGNS, of_table
 from slurm_plugin.store_access import last_runs
 from slurm_plugin.stored_advice.advise import advise_usual
 from slurm_plugin.text.formatting import RECOGNISED, clock, count, hours, percent, spans
+from slurm_plugin.text.table_columns import HOURS, SECONDS, SHARE, Column, Table, text_column
 from slurm_plugin.web.data import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery, may_see
 from slurm_plugin.web.decisions_page import decisions_table
 from slurm_plugin.web.report_pages import largest_cluster
-from slurm_plugin.web.view import ROWS, SOME, PageMissing, View, columns
+from slurm_plugin.web.view import ROWS, SOME, PageMissing, View
 
 _ANY = CatalogueQuery()
+_AMOUNTS = ("kwh", "cost", "co2_g")
 _DOTS = 30  #: runs of an application that are drawn one by one
 _FORMULAS = {
     "averaged": "T(n) = T(1) · ((1 − s) / n^e + s + c · (n^g − 1) / g), averaged over thousands of "
@@ -140,38 +143,43 @@ def _list_link(view: View, filters: CatalogueQuery, **more: object) -> str:
 
 
 def _listing(view: View, shown: Sequence[CatalogueEntry], filters: CatalogueQuery) -> Table:
-    def ordered(column: TableColumn) -> TableColumn:
+    def ordered(column: Column) -> Column:
         """Link to the rows in the order of the column, or to that order turned round."""
-        key = "nodes" if column.key == "observed" else column.key
+        key = "nodes" if column.name == "observed" else column.name
         if key not in ORDERS:
             return column
         present = filters.order == key
         turned = replace(filters, order=key, reverse=present and not filters.reverse)
         down = ORDERS[filters.order][1] != filters.reverse
         order = ("descending" if down else "ascending") if present else ""
-        return replace(column, href=_list_link(view, turned), order=order)
+        return replace(column, rows_link=_list_link(view, turned), sorted=order)
 
-    heads = columns(
-        *("application:", "differs by:", "recognised by:", "runs"),
-        *("observed", "knee", "verdict:", "model:"),
-    )
+    columns = [
+        text_column(
+            "application",
+            "application",
+            value=lambda entry: entry.name,
+            link=lambda entry: view.application_link(entry).href,
+        ),
+        text_column("details", "differs by", value=view.site.catalogue().details),
+        text_column("level", "recognised by", as_text=lambda level: RECOGNISED[KeyLevel(level)]),
+        Column("runs", "runs"),
+        Column("observed", "observed", lambda entry: len(entry.nodes), show=_observed),
+        Column(
+            "knee", "knee", show=lambda entry: f"{entry.knee} {entry.unit}" if entry.knee else "-"
+        ),
+        text_column(
+            "verdict",
+            "verdict",
+            show=lambda entry: f"{entry.verdict}{', switched off' * bool(entry.off)}",
+        ),
+        text_column("model", "model"),
+    ]
     return Table(
-        name="catalogue",
-        caption="Applications",
-        columns=tuple(map(ordered, heads)),
-        rows=[
-            (
-                replace(view.application_link(entry), text=entry.name),
-                view.site.catalogue().details(entry),
-                RECOGNISED[KeyLevel(entry.level)],
-                str(entry.runs),
-                _observed(entry),
-                f"{entry.knee} {entry.unit}" if entry.knee else "-",
-                f"{entry.verdict}, switched off" if entry.off else entry.verdict,
-                entry.model,
-            )
-            for entry in shown
-        ],
+        [ordered(one) for one in columns],
+        shown,
+        "catalogue",
+        "Applications",
         empty="no application that these words and choices are about",
     )
 
@@ -265,13 +273,15 @@ def _experts(payload: str | None) -> Table | None:
         logs = [one.errors[number] for one in entries if number < len(one.errors)]
         errors = [abs(expm1(-log)) for log in logs if log is not None]
         if errors:
-            rows.append((name, str(len(errors)), percent(median(errors)), str(chosen[number])))
-    return Table(
-        name="experts",
-        caption="Methods for the next run, by their errors on the last runs",
-        columns=columns("method:", "runs", "median error", "times used"),
-        rows=rows,
-    ) if rows else None  # fmt: skip
+            rows.append((name, len(errors), median(errors), chosen[number]))
+    columns = [
+        text_column("method", "method", value=itemgetter(0)),
+        Column("runs", "runs", itemgetter(1)),
+        Column("error", "median error", itemgetter(2), SHARE),
+        Column("chosen", "times used", itemgetter(3)),
+    ]
+    caption = "Methods for the next run, by their errors on the last runs"
+    return Table(columns, rows, "experts", caption) if rows else None
 
 
 def _curves(
@@ -350,7 +360,6 @@ def _table(
     energy, taken = config.energy, table_amounts(config.energy, prediction, time.time())
     titles = ("kWh", energy.currency or "cost", "g CO2e")
     known = [j for j in range(3) if any(one[j] is not None for one in taken)]
-    amounts = (titles[j] for j in known)
     first = prediction.nodes[0] * prediction.median_s[0] if prediction.nodes else 0.0
     word, asked = prediction.unit.word, prediction.asked
     job = f" of a job that asks for {count(asked, word)}" if asked else ""
@@ -358,28 +367,43 @@ def _table(
     over = {one.nodes for one in prediction.starts if one.unbounded}
     limits_s = {one.nodes: one.limit_s for one in advice.rows} if advice else {}
 
-    def row(i: int) -> tuple[str, ...]:
-        nodes, time_s = prediction.nodes[i], prediction.median_s[i]
-        said = as_asked.get(nodes) if asked else curve_text.verdict_at_entry(prediction, i)
-        return (
-            str(nodes),
-            f"over {time_span(time_s)}" if nodes in over else time_span(time_s),
-            "no upper end" if nodes in over else spans(prediction.low_s[i], prediction.high_s[i]),
-            hours(nodes * time_s / 3600),
-            *("-" if (one := taken[i][j]) is None else hours(one) for j in known),
-            percent(first / (nodes * time_s)) if prediction.is_curve else "-",
-            time_span(limit_s) if (limit_s := limits_s.get(nodes)) else "-",
-            ", ".join(filter(None, (said, count(repeats[nodes], "run")))),
-        )
+    def run_time(i: int) -> str:
+        time_s = time_span(prediction.median_s[i])
+        return f"over {time_s}" if prediction.nodes[i] in over else time_s
 
+    def interval(i: int) -> str:
+        if prediction.nodes[i] in over:
+            return "no upper end"
+        return spans(prediction.low_s[i], prediction.high_s[i])
+
+    def efficiency(i: int) -> float | None:
+        return first / used_s(i) if prediction.is_curve else None
+
+    def used_s(i: int) -> float:
+        return prediction.nodes[i] * prediction.median_s[i]
+
+    def taken_of(place: int) -> Callable[[int], float | None]:
+        return lambda i: taken[i][place]
+
+    def said(i: int) -> str:
+        nodes = prediction.nodes[i]
+        own = as_asked.get(nodes) if asked else curve_text.verdict_at_entry(prediction, i)
+        return ", ".join(filter(None, (own, count(repeats[nodes], "run"))))
+
+    columns = [
+        Column("nodes", prediction.unit.plural, lambda i: prediction.nodes[i]),
+        Column("median_s", "run time", lambda i: prediction.median_s[i], show=run_time),
+        Column("interval", f"{percent(prediction.confidence)} of runs", interval, derived=True),
+        Column("node_hours", f"{word}-hours", lambda i: used_s(i) / 3600, HOURS),
+        *(Column(_AMOUNTS[j], titles[j], taken_of(j), HOURS) for j in known),
+        Column("efficiency", "efficiency", efficiency, SHARE),
+        Column("limit_s", "limit", lambda i: limits_s.get(prediction.nodes[i]) or None, SECONDS),
+        text_column("said", "as asked for" if asked else "verdict", value=said),
+    ]
     return Table(
-        name="counts",
-        caption=f"Run time{job} by {word} count{on}",
-        columns=columns(
-            *(prediction.unit.plural, "run time", f"{percent(prediction.confidence)} of runs"),
-            *(f"{word}-hours", *amounts, "efficiency", "limit"),
-            "as asked for:" if asked else "verdict:",
-        ),
-        rows=[row(i) for i in curve_text.shown_counts(prediction, every=every)],
+        columns,
+        curve_text.shown_counts(prediction, every=every),
+        "counts",
+        f"Run time{job} by {word} count{on}",
         empty="nothing is predicted",
     )

@@ -1,11 +1,12 @@
 """Decisions and the runs that became of them: the list and the page of each."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from math import isfinite
+from typing import NamedTuple
 
 from predictor.application.request import for_request
 from predictor.table import covers, decode
@@ -22,12 +23,13 @@ from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import chart
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.curve_text import within
-from slurm_plugin.reports.html import Cell, PageLink, Table
 from slurm_plugin.reports.picture import of_table
 from slurm_plugin.reports.why_text import explain, size_given
-from slurm_plugin.text.formatting import hours, limit_text, short_clock, span
+from slurm_plugin.text.formatting import limit_text
+from slurm_plugin.text.table_columns import HOURS, MOMENT, SECONDS, Column, Table, text_column
+from slurm_plugin.web.data import CatalogueEntry
 from slurm_plugin.web.report_pages import largest_cluster
-from slurm_plugin.web.view import ROWS, BadQuery, PageMissing, View, columns
+from slurm_plugin.web.view import ROWS, BadQuery, PageMissing, View
 
 _EQUAL = ("user", "label", "partition", "reason", "key")
 _FILTERS = (*_EQUAL, "job", "state", "changed", "day", "mode", "level", "ratio")
@@ -110,39 +112,57 @@ def decisions_table(
 ) -> Table:
     """List decisions, one line each; what is named leads on."""
 
-    def rows() -> Iterator[Sequence[Cell]]:
-        for one, run in pairs:
-            entry = view.application((one.key_level, one.key)) if one.key else None
-            asked = limit_text(one.limit_s) if one.limit_s else "-"
-            given = one.given_limit_s
-            # A job that was left as it was all the same.
-            mode = "" if one.applied or one.action == "keep" else "not applied: "
-            yield (
-                PageLink(
-                    str(run.job_id) if run else "not yet read",
-                    view.link("/decision", id=one.decision_id),
-                ),
-                short_clock(one.at_s),
-                view.application_link(entry) if entry else application_of(one),
-                PageLink(one.user, view.link("/decisions", user=one.user)),
-                _size_change(one),
-                f"{asked} → {limit_text(given)}" if given and given != one.limit_s else asked,
-                _took(one, run),
-                PageLink(
-                    mode + one.reason.replace("_", " "), view.link("/decisions", reason=one.reason)
-                ),
-            )
+    def entry(pair: Pair) -> CatalogueEntry | None:
+        one = pair[0]
+        return view.application((one.key_level, one.key)) if one.key else None
 
-    return Table(
-        name="decisions",
-        caption=caption,
-        columns=columns(
-            *("job:", "submitted:", "application:", "user:"),
-            *("size", "limit", "took, of predicted", "why:"),
+    def label(pair: Pair) -> str:
+        found = entry(pair)
+        return found.label if found else application_of(pair[0])
+
+    def application(pair: Pair) -> str:
+        found = entry(pair)
+        return view.application_link(found).href if found else ""
+
+    def filtered(name: str) -> Callable[[Pair], str]:
+        return lambda pair: view.link("/decisions", **{name: getattr(pair[0], name)})
+
+    columns = [
+        text_column(
+            "job_id",
+            "job",
+            value=lambda pair: pair[1].job_id if pair[1] else None,
+            show=lambda pair: str(pair[1].job_id) if pair[1] else "not yet read",
+            link=lambda pair: view.link("/decision", id=pair[0].decision_id),
         ),
-        rows=list(rows()),
-        empty=empty,
-    )
+        text_column("at_s", "submitted", value=lambda pair: pair[0].at_s, as_text=MOMENT),
+        text_column("application", "application", value=label, link=application),
+        text_column("user", "user", value=lambda pair: pair[0].user, link=filtered("user")),
+        Column("size", "size", lambda pair: _size_change(pair[0])),
+        Column("limit", "limit", lambda pair: _limit_change(pair[0])),
+        Column("took", "took, of predicted", lambda pair: _took(*pair)),
+        text_column(
+            "reason",
+            "why",
+            value=lambda pair: pair[0].reason,
+            show=lambda pair: _why(pair[0]),
+            link=filtered("reason"),
+        ),
+    ]
+    return Table(columns, pairs, "decisions", caption, empty=empty)
+
+
+def _why(one: DecisionRow) -> str:
+    # A job that was left as it was all the same.
+    mode = "" if one.applied or one.action == "keep" else "not applied: "
+    return mode + one.reason.replace("_", " ")
+
+
+def _limit_change(one: DecisionRow) -> str:
+    """Write the time limit without NIMO and the one that was given."""
+    asked = limit_text(one.limit_s) if one.limit_s else "-"
+    given = one.given_limit_s
+    return f"{asked} → {limit_text(given)}" if given and given != one.limit_s else asked
 
 
 def _size_change(one: DecisionRow) -> str:
@@ -184,31 +204,41 @@ def _three_ways(one: DecisionRow, run: RunRow | None) -> Table:
     chosen = one.nodes if one.action == "set" else one.requested_nodes
     limit_s = one.given_limit_s or one.limit_s
     asked_s = one.request_predicted_s
-    ways: list[tuple[str, int | None, float | None, float | None, float | None]] = [
-        ("asked, predicted", one.requested_nodes, asked_s, one.request_wait_s, one.limit_s),
-        ("chosen, predicted", chosen, one.predicted_s, one.wait_s, limit_s),
+    ways = [
+        _Way("asked, predicted", one.requested_nodes, asked_s, one.request_wait_s, one.limit_s),
+        _Way("chosen, predicted", chosen, one.predicted_s, one.wait_s, limit_s),
     ]
     if run is not None:
         waited_s = run.start_s - run.submit_s if run.start_s is not None else None
         took_s = run.elapsed_s if run.end_s is not None else None
         state = run.state.value.lower().replace("_", " ")
-        ways.append((f"happened, {state}", run.nodes, took_s, waited_s, run.limit_s))
-    return Table(
-        name="ways",
-        caption="As asked, as chosen, as it happened",
-        columns=columns(":", f"{word}s", "run time", "wait", f"{word}-hours", "limit"),
-        rows=[
-            (
-                name,
-                _or_dash(nodes),
-                span(time_s),
-                span(wait_s),
-                "-" if nodes is None or time_s is None else hours(nodes * time_s / 3600),
-                span(limit_s),
-            )
-            for name, nodes, time_s, wait_s, limit_s in ways
-        ],
-    )
+        ways.append(_Way(f"happened, {state}", run.nodes, took_s, waited_s, run.limit_s))
+    columns = [
+        text_column("name", ""),
+        Column("nodes", f"{word}s"),
+        Column("time_s", "run time", as_text=SECONDS),
+        Column("wait_s", "wait", as_text=SECONDS),
+        Column("node_hours", f"{word}-hours", as_text=HOURS),
+        Column("limit_s", "limit", as_text=SECONDS),
+    ]
+    return Table(columns, ways, "ways", "As asked, as chosen, as it happened")
+
+
+class _Way(NamedTuple):
+    """One of the ways that a job could go, or went."""
+
+    name: str
+    nodes: int | None
+    time_s: float | None
+    wait_s: float | None
+    limit_s: float | None
+
+    @property
+    def node_hours(self) -> float | None:
+        """What it used."""
+        return (
+            None if self.nodes is None or self.time_s is None else self.nodes * self.time_s / 3600
+        )
 
 
 def _drawing(

@@ -2,12 +2,13 @@
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -18,14 +19,24 @@ from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook
 from slurm_plugin.reports import page
 from slurm_plugin.reports.chart import Chart, waits
 from slurm_plugin.reports.headline import headline, proven_lines, title_of
-from slurm_plugin.reports.html import Cell, PageLink, Table
-from slurm_plugin.reports.sheets import csv_text, find, sheets_of
+from slurm_plugin.reports.sheets import find, sheets_of
 from slurm_plugin.text.formatting import clock, count, limit_text, percent
-from slurm_plugin.web.view import OLD_S, PageMissing, View, columns
+from slurm_plugin.text.table_columns import SECONDS, Column, Table, text_column
+from slurm_plugin.web.view import OLD_S, PageMissing, View
 
 _DAYS = (7, 30, 90)
 _REPORT_ROWS = 20  #: of one table; CSV has all
 _SENTENCE = re.compile(r"(?<=\.) (?=[A-Z])")
+#: Columns that are links to decisions: the filter of that page which takes them.
+_FILTERS = {"job_id": "job", "user": "user", "reason": "reason"}
+_OUTLOOK = (
+    text_column("partition", "partition"),
+    Column("waiting", "jobs in the queue"),
+    Column("nodes", "nodes"),
+    Column("wait_s", "median wait", as_text=SECONDS),
+    Column("low_s", "90 %: from", as_text=SECONDS),
+    Column("high_s", "to", as_text=SECONDS),
+)
 _LARGEST = 8 << 20  #: bytes of a replay; hundreds of settings are far below
 
 
@@ -35,7 +46,9 @@ def report(view: View) -> str:
     outcomes = view.site.report(view.viewer, days)
 
     def shown(one: Table) -> Table:
-        return replace(linked(view, one), csv=view.link("/table.csv", name=one.name, days=days))
+        return replace(
+            linked(view, one), csv_link=view.link("/table.csv", name=one.name, days=days)
+        )
 
     return view.render(
         "report.web.html.j2",
@@ -54,7 +67,7 @@ def report(view: View) -> str:
 def table_csv(view: View) -> str:
     """Give one table of the report as CSV."""
     sheets = sheets_of(view.site.report(view.viewer, chosen_days(view)), WORDS)
-    return csv_text(find(sheets, view.choice("name", [s.name for s in sheets], "applications")))
+    return find(sheets, view.choice("name", [s.name for s in sheets], "applications")).csv()
 
 
 def chosen_days(view: View) -> int:
@@ -72,25 +85,21 @@ def periods(view: View, path: str, days: int) -> list[tuple[str, str, bool]]:
 
 def linked(view: View, table: Table) -> Table:
     """Make links of the applications, jobs, users and reasons that a table of the report names."""
-    keys = [column.key for column in table.columns]
-    filters = {"job_id": "job", "user": "user", "reason": "reason"}
 
-    def row(cells: Sequence[Cell]) -> Iterator[Cell]:
-        named = dict(zip(keys, cells, strict=True))
-        for key, cell in named.items():
-            if key == "application":
-                label = str(cell)
-                # Of arrays it is the name of the job alone.
-                own = f"{named['user']}/{label}" if table.name == "arrays" else label
-                found = view.application_by_label(own)
-                yield cell if isinstance(found, str) else replace(found, text=label)
-            elif cell and key in filters:
-                text = str(cell).replace("_", " ") if key == "reason" else str(cell)
-                yield PageLink(text, view.link("/decisions", **{filters[key]: cell}))
-            else:
-                yield cell
+    def application(row: Any) -> str:
+        # Of arrays it is the name of the job alone.
+        own = f"{row.user}/{row.application}" if table.name == "arrays" else label(row)
+        found = view.application_by_label(own)
+        return "" if isinstance(found, str) else found.href
 
-    return replace(table, rows=[list(row(cells)) for cells in table.rows])
+    def label(row: Any) -> str:
+        return str(next(one for one in table.columns if one.name == "application").of(row))
+
+    def decisions(name: str) -> Callable[[Any], str]:
+        return lambda row: view.link("/decisions", **{_FILTERS[name]: getattr(row, name)})
+
+    links = {"application": application} | {name: decisions(name) for name in _FILTERS}
+    return replace(table, columns=[replace(one, link=links.get(one.name)) for one in table.columns])
 
 
 def replay(view: View) -> str:
@@ -219,11 +228,6 @@ def _outlook(cluster: str, one: QueueOutlook, now_s: float, limit_s: float) -> C
         jobs = "" if queued is None else f": {count(queued, 'job')} in the queue"
         return waits(f"Wait in {name}{jobs}", rows, most_s=most_s)
 
-    def cells(row: PartitionWait) -> tuple[str, ...]:
-        times = (time_span(value) for value in (row.wait_s, row.low_s, row.high_s))
-        queued = "" if row.waiting is None else str(row.waiting)
-        return (row.partition, queued, str(row.nodes), *times)
-
     return ClusterOutlook(
         cluster=cluster,
         age_s=max(now_s - one.made_s, 0.0),
@@ -232,11 +236,6 @@ def _outlook(cluster: str, one: QueueOutlook, now_s: float, limit_s: float) -> C
         charts=[chart(name, rows) for name, rows in groups if name not in idle],
         idle=", ".join(idle),
         table=Table(
-            name="outlook",
-            caption=f"Waits of jobs with a limit of {limit_text(limit_s)}",
-            columns=columns(
-                "partition:", "jobs in the queue", "nodes", "median wait", "90 %: from", "to"
-            ),
-            rows=[cells(row) for row in shown],
+            _OUTLOOK, shown, "outlook", f"Waits of jobs with a limit of {limit_text(limit_s)}"
         ),
     )

@@ -1,10 +1,13 @@
 """The two first pages: the site at a glance for admins, and a user's own start page."""
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from predictor.table import decode
+from predictor.types import PredictionTable
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import DecisionSelection
 from sacct_ingest.text.slurm_text import time_span
@@ -16,16 +19,18 @@ from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import page
 from slurm_plugin.reports.advice_text import DIRECTIVE
 from slurm_plugin.reports.headline import TASKS, Task, headline, title_of
-from slurm_plugin.reports.html import Cell, PageLink, PasteLine, Table
+from slurm_plugin.reports.html import PageLink, for_page
+from slurm_plugin.reports.queue_table import queue_table
 from slurm_plugin.reports.sheets import find, sheets_of
 from slurm_plugin.reports.waste_text import title_of as waste_title
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules
-from slurm_plugin.text.formatting import count, printable, short_clock
-from slurm_plugin.web.application_page import suggestion
+from slurm_plugin.text.formatting import count, printable
+from slurm_plugin.text.table_columns import SECONDS, Column, Table, text_column
+from slurm_plugin.web.application_page import Suggestion, suggestion
 from slurm_plugin.web.data import VERDICTS, CatalogueEntry, CatalogueQuery, may_see
 from slurm_plugin.web.decisions_page import decisions_table
 from slurm_plugin.web.report_pages import chosen_days, linked, periods
-from slurm_plugin.web.view import OLD_S, SOME, View, columns
+from slurm_plugin.web.view import OLD_S, SOME, View
 
 #: Worst state first; what it means for the whole.
 _STATES = {
@@ -35,6 +40,7 @@ _STATES = {
     "skipped": "Mode",
 }
 _DETAILS = ("switched_off", "records", "drift", "problems")
+_WAITING = 50  #: jobs of the queue that are listed
 _ICONS = {"ok": "✓", "warning": "!", "error": "✗", "skipped": "–"}
 
 
@@ -48,7 +54,7 @@ def _overview(view: View) -> str:
     days = chosen_days(view)
     report = view.site.report(view.viewer, days)
     sheets = sheets_of(report, WORDS)
-    tables = [find(sheets, name).table(SOME) for name in _DETAILS]
+    tables = [for_page(find(sheets, name), SOME) for name in _DETAILS]
     head = headline(report)
     status = _status(view)
     tasks = [_task(view, one) for one in head.tasks]
@@ -88,34 +94,19 @@ def mine(view: View) -> str:
     rows = view.site.store.fits.find([(KeyLevel(one.level), one.key) for one in newest])
     tables = {(row.level.value, row.key): decode(row.payload) for row in rows}
 
-    def row(one: CatalogueEntry) -> tuple[Cell, ...]:
-        table = tables[one.table_key]
-        cells: tuple[Cell, ...] = ("-", "-", "not enough runs yet")
-        if made := suggestion(view, table):
-            size, line = made.advice.nodes, PasteLine(f"{DIRECTIVE}{made.options}")
-            cells = (
-                made.advice.unit.counted(size) if size else "-",
-                time_span(made.row.time_s) if made.row else "-",
-                line if made.options else made.advice.reason,
-            )
-        return (view.application_link(one), str(table.runs), *cells)
-
+    predicted = [(one, tables[one.table_key]) for one in newest if one.table_key in tables]
     failures = [
         (view.application_link(one), sentence(text))
-        for one in newest
-        if (table := tables.get(one.table_key)) and (text := failures_text(table, name))
+        for one, table in predicted
+        if (text := failures_text(table, name))
     ]
     pairs = view.site.decisions(view.viewer, DecisionSelection(user=name), most=5)
     waste = view.site.waste(name)
     return view.render(
         "mine.html.j2",
         "My jobs",
-        applications=Table(
-            name="mine",
-            caption="What the next job of each application should ask for",
-            columns=columns("application:", "runs", "count", "takes about", "line to paste:"),
-            rows=[row(one) for one in newest if one.table_key in tables],
-            empty="no application with a prediction yet: it needs finished runs",
+        applications=_next_jobs(
+            view, [_Next(one, table, suggestion(view, table)) for one, table in predicted]
         ),
         more=len(entries) > len(newest),
         failures=failures,
@@ -123,6 +114,60 @@ def mine(view: View) -> str:
         waiting=_waiting(view),
         decisions=decisions_table(view, pairs, "My last decisions", empty="none yet"),
         all_decisions=view.link("/decisions", user=name),
+    )
+
+
+class _Next(NamedTuple):
+    """An application with its prediction and what its next job should ask for."""
+
+    entry: CatalogueEntry
+    prediction: PredictionTable
+    suggested: Suggestion | None
+
+    @property
+    def size(self) -> str | None:
+        """Count with its unit."""
+        advice = self.suggested.advice if self.suggested else None
+        return advice.unit.counted(advice.nodes) if advice and advice.nodes else None
+
+    @property
+    def time_s(self) -> float | None:
+        """Predicted run time."""
+        row = self.suggested.row if self.suggested else None
+        return row.time_s if row else None
+
+    @property
+    def options(self) -> str:
+        """Options of sbatch to ask for; empty: none."""
+        return self.suggested.options if self.suggested else ""
+
+    @property
+    def line(self) -> str:
+        """What to paste, or why there is nothing."""
+        if self.suggested is None:
+            return "not enough runs yet"
+        return f"{DIRECTIVE}{self.options}" if self.options else self.suggested.advice.reason
+
+
+def _next_jobs(view: View, rows: Sequence[_Next]) -> Table:
+    columns = [
+        text_column(
+            "application",
+            "application",
+            value=lambda row: row.entry.label,
+            link=lambda row: view.application_link(row.entry).href,
+        ),
+        Column("runs", "runs", lambda row: row.prediction.runs),
+        Column("size", "count"),
+        Column("time_s", "takes about", as_text=SECONDS),
+        text_column("line", "line to paste", paste=lambda row: bool(row.options)),
+    ]
+    return Table(
+        columns,
+        rows,
+        "mine",
+        "What the next job of each application should ask for",
+        empty="no application with a prediction yet: it needs finished runs",
     )
 
 
@@ -135,25 +180,11 @@ def _waiting(view: View) -> dict[str, object]:
         "trouble": answer.error,
         "age": "" if age_s is None else time_span(age_s),
         "old": age_s is None or age_s > OLD_S,
-        "table": Table(
-            name="waiting",
+        "table": replace(
+            for_page(queue_table(rows), _WAITING),
             caption="When they start",
-            columns=columns(
-                *("job", "name:", "partition:", "nodes", "half start by", "nine in ten between"),
-                "Slurm's reason:",
-            ),
-            rows=[
-                (
-                    str(one.job_id),
-                    one.name,
-                    one.partition,
-                    str(one.nodes),
-                    short_clock(one.start_s),
-                    f"{short_clock(one.low_s)} and {short_clock(one.high_s)}",
-                    one.reason,
-                )
-                for one in rows[:50]
-            ],
+            note='Half of such jobs have started by "starts", nine in ten between the next two '
+            "moments.",
             empty="no job of yours waits",
         ),
     }

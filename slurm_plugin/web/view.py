@@ -17,7 +17,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader
 from slurm_plugin.config.settings import Config
 from slurm_plugin.reports import html
 from slurm_plugin.reports.curve_text import TableKey
-from slurm_plugin.reports.html import PageLink, TableColumn
+from slurm_plugin.reports.html import PageLink
 from slurm_plugin.web.data import CatalogueEntry, PageData, may_see
 from slurm_plugin.web.viewer import Viewer
 
@@ -103,12 +103,6 @@ class View:
     def render(self, template: str, title: str, *, at: str = "", **context: Any) -> str:
         """Fill a template; ``at`` is the part of the site that it belongs to."""
         return render(self.site.config, self.viewer, template, title, at=at or title, **context)
-
-
-def columns(*titles: str) -> tuple[TableColumn, ...]:
-    """Columns of a table; words, which stand to the left, are in those with a colon at the end."""
-    named = ((title.removesuffix(":"), title.endswith(":")) for title in titles)
-    return tuple(TableColumn(key=title, title=title, left=left) for title, left in named)
 
 
 def link(path: str, **values: object) -> str:

@@ -160,7 +160,7 @@ def _print(report: "OutcomeReport", args: argparse.Namespace) -> None:
         print(json_text(report))
     elif args.parsable2 or args.table or args.format or args.sort:
         one = sheets.find(sheets.sheets_of(report, WORDS), args.table or "applications")
-        command_context.print_table(one.output(), args)
+        command_context.print_table(one, args)
     elif _for_terminal(args):
         _terminal(report)
 

@@ -19,10 +19,11 @@ from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
+from slurm_plugin.reports.queue_table import queue_table
 from slurm_plugin.slurm import commands
-from slurm_plugin.text import table_columns as cols
-from slurm_plugin.text.formatting import clock, count, duration, short_clock, wrapped
+from slurm_plugin.text.formatting import clock, count, duration, wrapped
 from slurm_plugin.text.streams import json_text
+from slurm_plugin.text.table_columns import terminal_width
 
 EXAMPLE = """\
   nimo wait
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     elif waits.rows or args.parsable2:
         print_table(queue_table(waits.rows), args)
         if not args.parsable2:
-            print(f"\n{wrapped(sentence(waits, now_s=time.time()), cols.terminal_width())}")
+            print(f"\n{wrapped(sentence(waits, now_s=time.time()), terminal_width())}")
     else:
         selected = "the jobs selected" if args.user or args.partition else ""
         which = "these jobs" if args.jobs else selected
@@ -111,29 +112,6 @@ def _jobs(text: str) -> list[tuple[int, int]]:
     return [(job_id, task) for task in tasks]
 
 
-def queue_table(rows: Sequence[WaitRow]) -> cols.OutputTable:
-    """Jobs in the queue, in the manner of ``squeue --start``."""
-
-    def moment(name: str, title: str, worth: int = cols.ALWAYS) -> cols.OutputColumn:
-        return cols.OutputColumn(name, title, as_text=short_clock, worth=worth)
-
-    columns = [
-        cols.OutputColumn("job_id", "job", show=_job),
-        cols.text_column("partition", "partition", 6),
-        cols.text_column("name", "name", 5),
-        cols.text_column("user", "user", 4),
-        cols.OutputColumn("nodes", "nodes", worth=3),
-        moment("start_s", "starts"),
-        moment("low_s", "not before", 8),
-        moment("high_s", "by", 8),
-        moment("slurm_start_s", "Slurm's start", 7),
-        moment("last_s", "last task starts", cols.ON_REQUEST),
-        moment("submit_s", "submitted", cols.ON_REQUEST),
-        cols.text_column("reason", "reason", 2),
-    ]
-    return cols.OutputTable(columns, rows)
-
-
 def sentence(waits: Waits, *, now_s: float) -> str:
     """Say what the moments are, and what they rest on."""
     if waits.own:
@@ -154,12 +132,6 @@ def sentence(waits: Waits, *, now_s: float) -> str:
         'Half of such jobs have started by "starts", nine in ten between the next two moments.\n'
         f"Queue forecast updated {age} ago ({clock(waits.made_s)}), {record}."
     )
-
-
-def _job(row: WaitRow) -> str:
-    if row.task is not None:
-        return f"{row.array_id}_{row.task}"
-    return f"{row.job_id}" if row.tasks == 1 else f"{row.job_id} ({row.tasks} tasks)"
 
 
 #: What squeue says of a waiting job; the name, which users write, comes last.

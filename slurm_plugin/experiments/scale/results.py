@@ -1,10 +1,8 @@
 """What a study leaves: a table in three forms, a plot, the paragraph for a proposal, job ids."""
 
-import csv
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -14,7 +12,7 @@ from sacct_ingest.files import atomic_file
 from slurm_plugin.experiments.scale import study as studies
 from slurm_plugin.reports.picture import COLOURS, time_ticks
 from slurm_plugin.text.formatting import clock, count, duration, percent
-from slurm_plugin.text.table_columns import OutputColumn, OutputTable
+from slurm_plugin.text.table_columns import LIMIT, SHARE, Column, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,7 +110,7 @@ def _row(
     )
 
 
-def table(results: Results) -> OutputTable:
+def table(results: Results) -> Table:
     """Make the table for people, CSV and papers."""
     word = results.settings.sizes.word
 
@@ -125,16 +123,16 @@ def table(results: Results) -> OutputTable:
         return "; ".join(filter(None, (row.note, row.doubt)))
 
     columns = [
-        OutputColumn("count", results.settings.sizes.plural),
-        OutputColumn("runs", "runs", worth=5),
-        OutputColumn("time_s", "run time", as_text=duration),
-        OutputColumn("interval", "90 % of runs", show=interval, value=interval, worth=4, left=True),
-        OutputColumn("speedup", "speedup", as_text="{:.2f}".format),
-        OutputColumn("efficiency", "efficiency", as_text=percent),
-        OutputColumn("hours", f"{word}-hours", as_text="{:.3g}".format),
-        OutputColumn("note", "note", value=notes, left=True, cuts=True),
+        Column("count", results.settings.sizes.plural),
+        Column("runs", "runs", worth=5),
+        Column("time_s", "run time", as_text=LIMIT),
+        Column("interval", "90 % of runs", show=interval, value=interval, worth=4, left=True),
+        Column("speedup", "speedup", as_text="{:.2f}".format),
+        Column("efficiency", "efficiency", as_text=SHARE),
+        Column("hours", f"{word}-hours", as_text="{:.3g}".format),
+        Column("note", "note", value=notes, left=True, cuts=True),
     ]
-    return OutputTable(columns, results.rows)
+    return Table(columns, results.rows)
 
 
 def proposal(results: Results) -> str:
@@ -179,9 +177,11 @@ def write(results: Results, folder: Path) -> list[Path]:
         made.append(folder / name)
         atomic_file.write(made[-1], text.encode())
 
-    columns = table(results).columns
-    for name, form in _FORMS.items():
-        put(name, form([c.title for c in columns], _cells(results, raw=name.endswith(".csv"))))
+    shown = table(results)
+    titles, cells = [one.title for one in shown.columns], shown.cells()
+    put("table.csv", shown.csv())
+    put("table.md", _markdown(titles, cells))
+    put("table.tex", _latex(titles, cells))
     put("proposal.txt", proposal(results) + "\n")
     ids = [f"{one.job_id} {one.count} {one.state}" for one in results.runs if one.job_id]
     put("jobs.txt", "".join(f"{line}\n" for line in ids))
@@ -192,20 +192,6 @@ def write(results: Results, folder: Path) -> list[Path]:
         figure.write(lambda: _drawn(figure.empty((7.2, 3.4)), results), *plots)
         made += plots
     return made
-
-
-def _cells(results: Results, *, raw: bool) -> list[list[str]]:
-    columns = table(results).columns
-    if not raw:
-        return [[column.text(row) for column in columns] for row in results.rows]
-    values = [[column.of(row) for column in columns] for row in results.rows]
-    return [["" if value is None else str(value) for value in row] for row in values]
-
-
-def _csv(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    out = StringIO()
-    csv.writer(out, lineterminator="\n").writerows([titles, *rows])
-    return out.getvalue()
 
 
 def _markdown(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -219,13 +205,6 @@ def _latex(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     begin = rf"\begin{{tabular}}{{{'r' * (len(titles) - 1)}l}}"
     lines = [begin, r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]
     return "\n".join(lines) + "\n"
-
-
-_FORMS: dict[str, Callable[[Sequence[str], Sequence[Sequence[str]]], str]] = {
-    "table.csv": _csv,
-    "table.md": _markdown,
-    "table.tex": _latex,
-}
 
 
 def _drawn(drawn: "Figure", results: Results) -> "Figure":

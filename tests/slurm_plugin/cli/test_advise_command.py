@@ -80,8 +80,8 @@ def test_many_requests_are_answered_a_line_each(learned, capsys, monkeypatch):
 def test_lines_for_scripts(nimod):
     header, *rows = advise(nimod, "-P", "wrf.sh", "d02").stdout.splitlines()
     named = [dict(zip(header.split("|"), row.split("|"), strict=True)) for row in rows]
-    assert [row["Nodes"] for row in named[:3]] == ["2", "3", "4"]
-    assert [row["Recommended"] for row in named].count("1") == 1
+    assert [row["nodes"] for row in named[:3]] == ["2", "3", "4"]
+    assert [row["recommended"] for row in named].count("1") == 1
 
 
 def test_an_unknown_job_is_status_3_without_a_line_to_paste(nimod, tmp_path):

@@ -62,7 +62,7 @@ def test_the_list_has_every_curve(use, capsys):
     assert lines[-1].split()[-1] == "history"  # the reliable curves come first
     assert main(["predict", "-P"]) == 0
     header, *rows = capsys.readouterr().out.splitlines()
-    assert header == "Application|By|Runs|NodesObserved|Verdict|Model|Key|Details"
+    assert header == "application|by|runs|nodes|verdict|model|key|differs by"
     assert len(rows) == len(listed)
     assert {row.count("|") for row in rows} == {header.count("|")}
 
@@ -81,7 +81,7 @@ def test_one_application_as_text_and_parsable(use, capsys):
     assert "verdict: reliable" in capsys.readouterr().out
     assert main(["predict", "wrf-d02", "-P"]) == 0
     header, *rows = capsys.readouterr().out.splitlines()
-    assert header == "Nodes|MedianS|LowS|HighS|Verdict|Kwh|Cost|Co2G|Observed|AsAskedS"
+    assert header == "nodes|run time|at least|at most|verdict|kWh|cost|g CO2e|observed|as asked for"
     # No nimod says how large the cluster is; its runs do.
     assert rows[-1].split("|")[0] == "32"
 

@@ -50,7 +50,7 @@ def test_a_search_tries_all_combinations_in_processes(tmp_path, capsys):
     argv = ["replay", "--store", str(tmp_path / "nimo.db"), "--workers", "2", "-P"]
     assert main([*argv, "--price", "4", "--price", "8", "--guard", "1.1", "--load", "0.6"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("Load|Price|Guard|")
+    assert lines[0].startswith("load|price|guard|")
     assert [line.split("|")[:3] for line in lines[1:]] == [["0.6", "4", "1.1"], ["0.6", "8", "1.1"]]
 
 

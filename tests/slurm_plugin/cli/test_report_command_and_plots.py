@@ -17,7 +17,7 @@ from slurm_plugin.cli.nimo import main
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.reports import sheets
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules
-from slurm_plugin.text.table_columns import OutputColumn
+from slurm_plugin.text.table_columns import Column, Table
 from tests.slurm_plugin.reports.rows import decision
 
 
@@ -60,7 +60,9 @@ def test_json(store, capsys):
 
 def test_parsable(store, capsys):
     lines = report(store, capsys, "-P").splitlines()
-    assert lines[0].startswith("Application|Decisions|Changed|Finished|Compared|Mape|Bias|Inside50")
+    assert lines[0].startswith(
+        "application|decisions|changed|finished|compared|MAPE|actual/predicted|in 50 %"
+    )
     assert lines[1:] == ["md|1|0|0|0||||||||", "wrf|1|1|1|1|0.2|1.25|0|0|0|0.8|1|1"]
 
 
@@ -114,8 +116,8 @@ def test_every_table_is_a_file(evil_store, tmp_path, capsys):
 
 
 def test_no_cell_is_a_formula(tmp_path):
-    fields = (OutputColumn("name", "name", str), OutputColumn("n", "n", lambda _: -1.5))
-    one = sheets.Sheet(name="t", caption="", fields=fields, rows=["=cmd()", "@x", "ok"])
+    columns = (Column("name", "name", str), Column("n", "n", lambda _: -1.5))
+    one = Table(columns, ["=cmd()", "@x", "ok"], "t")
     (path,) = sheets.write_csv([one], tmp_path)
     assert path.read_text().split() == ["name,n", "'=cmd(),-1.5", "'@x,-1.5", "ok,-1.5"]
 
@@ -133,7 +135,7 @@ def test_pseudonyms_hide_all_names(evil_store, capsys):
 def test_another_table(evil_store, capsys):
     lines = report(evil_store, capsys, "-P", "--table", "reasons").splitlines()
     assert lines == [
-        "Mode|Action|Applied|Decisions|Reason|Meaning",
+        "mode|action|applied|decisions|reason|meaning",
         "enforce|set|1|2|cheapest|" + Reason.CHEAPEST.text,
     ]
 

@@ -105,7 +105,7 @@ def test_where_no_job_waits_it_says_whose(monkeypatch, capsys):
 def test_lines_for_scripts(asked, capsys):
     assert main(["wait", "-P", "4711"]) == 0
     header, line = capsys.readouterr().out.splitlines()
-    assert dict(zip(header.split("|"), line.split("|"), strict=True))["StartS"] == "1790000600"
+    assert dict(zip(header.split("|"), line.split("|"), strict=True))["starts"] == "1790000600"
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ would be worth.
 def test_parsable_and_columns(store, capsys):
     since = ["--store", store, "-S", "2026-01-01"]
     lines = waste(capsys, *since, "-P").splitlines()
-    assert lines[0] == "Cause|Starts|NodeHours|Share|Back|BackLow|BackHigh"
+    assert lines[0] == "cause|starts|node-hours|of all|could come back|at least|at most"
     assert lines[1].startswith("idle_cpus|20|150|0.694444|")
     chosen = waste(capsys, *since, "--by", "account", "-P", "-n", "-o", "account,wasted")
     assert chosen == "physics|162\n"

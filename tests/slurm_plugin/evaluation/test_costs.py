@@ -102,7 +102,7 @@ def test_advice_and_the_curve_have_measured_energy_of_whole_nodes_only(site, cap
     )
     assert main(["predict", "wrf", "-P", "-o", "nodes,kwh,cost,co2_g"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "Nodes|Kwh|Cost|Co2G"
+    assert lines[0] == "nodes|kWh|EUR|g CO2e"
     assert [float(word) for word in lines[1].split("|")[:3]] == pytest.approx(
         [1, 1 / 12, 5 / 9], 0.1
     )

@@ -110,7 +110,7 @@ def test_the_best_next_run_is_counted_as_the_curve_is():
     made = [replace(table(), problems=problem, unit=unit) for unit in (Unit.GPUS, Unit.NODES)]
     report = OutcomeTally(0.9).report(problems=problems_of(made, asked))
     (sheet,) = (one for one in sheets_of(report, {}) if one.name == "problems")
-    counts = next(field for field in sheet.fields if field.title == "counts")
+    counts = next(field for field in sheet.columns if field.title == "counts")
     assert [counts.of(row) for row in sheet.rows] == ["GPUs", "nodes"]
 
 
@@ -333,7 +333,7 @@ def test_each_job_is_a_row():
         (decision(given_limit_s=1200), run(job_id=3, limit_s=1200)),
         (decision(applied=False, mode="observe"), run(job_id=4, nodes=2, elapsed_s=1500.0)),
     )
-    rows = sheets.find(sheets.sheets_of(made, WORDS), "jobs").table().rows
+    rows = sheets.find(sheets.sheets_of(made, WORDS), "jobs").cells()
     assert [row[:8] for row in rows] == [
         ["4", "wrf", "2", "30 min", "25 min", "2.0 h", "COMPLETED", "unchanged (observe)"],
         *[["3", "wrf", "4", "17 min", "17 min", "20 min", "COMPLETED",

@@ -430,8 +430,8 @@ def test_a_selection_holds_as_far_as_a_record_tells(store):
 
 def test_the_report_shows_them(store):
     report = collect(store, DecisionSelection(cluster="pine"), config=Config())
-    sheet = find(sheets_of(report, {}), "wait_estimates").table()
-    assert [row[:4] for row in sheet.rows] == [
+    sheet = find(sheets_of(report, {}), "wait_estimates")
+    assert [row[:4] for row in sheet.cells()] == [
         ["pine", "batch", "submissions", "10"],
         ["pine", "batch", "history", "6"],
     ]

@@ -75,8 +75,8 @@ def test_without_hosts_this_one_is_measured_and_stored(store, tmp_path, capsys):
     assert json.loads(nimo(capsys, "--show", "--json"))[0]["source"] == "here"
     header, row = nimo(capsys, "--show", "-P").splitlines()
     cells = dict(zip(header.split("|"), row.split("|"), strict=True))
-    assert (cells["Resource"], cells["Source"]) == ("cpu", "here")
-    assert int(cells["AtS"]) == pytest.approx(remaining.at_s, abs=1)
+    assert (cells["resource"], cells["from"]) == ("cpu", "here")
+    assert int(cells["at"]) == pytest.approx(remaining.at_s, abs=1)
     assert nimo(capsys, "--show") == reported
 
 

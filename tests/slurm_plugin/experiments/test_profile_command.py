@@ -200,5 +200,5 @@ def test_profiles_are_shown_as_a_table(tmp_path, monkeypatch, capsys):
     assert main(["profile", "--show", "-P", "--store", str(path)]) == 0
     header, *lines = capsys.readouterr().out.splitlines()
     named = [dict(zip(header.split("|"), line.split("|"), strict=True)) for line in lines]
-    assert [line["Node"] for line in named] == ["n100", "n101", "n102"]
-    assert named[0]["MemLatencyS"] == "1e-07"
+    assert [line["node"] for line in named] == ["n100", "n101", "n102"]
+    assert named[0]["mem latency s"] == "1e-07"

@@ -261,9 +261,11 @@ def test_the_folder_holds_tables_plot_paragraph_and_job_ids(tmp_path):
         *("plot.svg", "plot.pdf", "plot.png"),
     }
     rows = list(csv.DictReader((tmp_path / "table.csv").open()))
-    best = next(row for row in rows if row["nodes"] == str(found.recommended))
-    assert float(best["run time"]) == round(knee(found.recommended))
-    assert float(best["node-hours"]) == found.recommended * round(knee(found.recommended)) / 3600
+    best = next(row for row in rows if row["count"] == str(found.recommended))
+    assert float(best["time_s"]) == round(knee(found.recommended))
+    assert float(best["hours"]) == pytest.approx(
+        found.recommended * round(knee(found.recommended)) / 3600, rel=1e-5
+    )
     ids = (tmp_path / "jobs.txt").read_text().split("\n")
     assert len(ids) - 1 == len(study.runs)
     assert "OUT\\_OF\\_MEMORY" in (tmp_path / "table.tex").read_text()

@@ -57,7 +57,7 @@ def test_each_series_is_forecast(store, capsys):
     assert 0.9 <= cpu["value"] <= cpu["high"] <= 1.0
     assert nimo(capsys, "forecast", "n1", "n2").splitlines()[1].startswith("bandwidth  n1")
     heads, line = nimo(capsys, "forecast", "--resource", "cpu", "-P").splitlines()
-    assert dict(zip(heads.split("|"), line.split("|"), strict=True))["Measured"] == "20"
+    assert dict(zip(heads.split("|"), line.split("|"), strict=True))["n"] == "20"
 
 
 def test_one_measurement_has_no_interval_yet(store, capsys):
@@ -87,7 +87,7 @@ def test_a_transfer_is_predicted_from_those_recorded(store, capsys):
     assert "AdRM from 30 past transfers" in text
     heads, line = nimo(capsys, "transfer", "32M", "n1", "n2", "-P").splitlines()
     cells = dict(zip(heads.split("|"), line.split("|"), strict=True))
-    assert (cells["Bytes"], cells["Time"]) == ("33554432", "16")
+    assert (cells["bytes"], cells["time"]) == ("33554432", "16")
 
 
 @pytest.mark.parametrize(

@@ -94,8 +94,8 @@ def test_parsable():
         .split("\n")
     )
     assert lines[:2] == [
-        "Nodes|MedianS|LowS|HighS|Verdict|Kwh|Cost|Co2G|Observed|AsAskedS",
-        "1|3600.0|3240.0|3960.0|reliable||||1|3600",
+        "nodes|run time|at least|at most|verdict|kWh|cost|g CO2e|observed|as asked for",
+        "1|3600|3240|3960|reliable||||1|3600",
     ]
     assert lines[-1].endswith("|reliable||||0|")
 
@@ -197,7 +197,7 @@ def test_columns_order_and_titles_can_be_chosen():
     ]
     options = TableOptions(form="runs", sort="-runs")
     assert curve_text.list_table(tables).text(options).split() == ["runs", "50", "3"]
-    assert curve_text.list_table(tables).parsable(options) == "Runs\n50\n3"
+    assert curve_text.list_table(tables).parsable(options) == "runs\n50\n3"
 
 
 def test_a_list_of_long_names_fits_the_terminal():

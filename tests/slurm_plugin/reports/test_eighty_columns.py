@@ -47,7 +47,7 @@ def report():
     made = summarise(pairs, confidence=0.9)
     yield printed(terminal.render(made, WORDS))
     for one in sheets.sheets_of(made, WORDS):
-        yield one.output().text()
+        yield one.text()
 
 
 def replay():
@@ -191,7 +191,7 @@ def test_columns_and_order_are_the_users():
     assert lines[2].split() == [f"{results[0].load:.2f}", f"{results[0].everybody.worse_by:.6g}"]
     lines = replay_text.setting_table(made).parsable(TableOptions(form="price,guard"))
     header, *rows = lines.split("\n")
-    assert (header, len(rows)) == ("Price|Guard", 2)
+    assert (header, len(rows)) == ("price|guard", 2)
     rows = [Probe(resource=Resource.CPU, source=name, at_s=AT_S, value=0.5) for name in "ab"]
     asked = TableOptions(form="source", sort="-source", header=False)
     assert probe_command.probe_table(rows).text(asked).split() == ["b", "a"]

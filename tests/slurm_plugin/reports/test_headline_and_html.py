@@ -4,6 +4,7 @@ import io
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from operator import itemgetter
 from xml.etree import ElementTree
 
 import pytest
@@ -17,11 +18,11 @@ from slurm_plugin.evaluation.outcomes import anonymous
 from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.reports import chart, html
 from slurm_plugin.reports.headline import headline
-from slurm_plugin.reports.html import Table, TableColumn
 from slurm_plugin.reports.page import page
 from slurm_plugin.reports.picture import Picture
 from slurm_plugin.reports.sheets import sheets_of
 from slurm_plugin.reports.terminal import render
+from slurm_plugin.text.table_columns import Column, Table, text_column
 from tests.sacct_ingest.records import run as stored_run
 from tests.slurm_plugin.reports.rows import AT_S, decision, run, summarise
 
@@ -52,8 +53,8 @@ def filled(one, drawn):
 
 
 def table(*rows):
-    columns = (TableColumn(key="who", title="who", left=True), TableColumn(key="n", title="n"))
-    return Table(name="t", caption=EVIL, columns=columns, rows=rows)
+    columns = (text_column("who", "who", value=itemgetter(0)), Column("n", "n", itemgetter(1)))
+    return Table(columns, rows, "t", EVIL)
 
 
 def picture():
@@ -131,9 +132,9 @@ ARRAY = ArrayRow(
 def test_a_table_lists_them_and_hides_names_where_that_is_asked_for():
     report = replace(summarise([], confidence=0.9), arrays=(ARRAY,))
     (sheet,) = [one for one in sheets_of(report, {}) if one.name == "arrays"]
-    shown = [field.text(ARRAY) for field in sheet.fields]
+    shown = [field.text(ARRAY) for field in sheet.columns]
     assert shown[:5] == ["40", "ada", "sweep", "9", "8"]
-    assert shown[-2:] == ["25 %", "1.5"]
+    assert shown[-2:] == ["25 %", "1.5 GiB"]
     some = replace(summarise([(decision(), run())], confidence=0.9), arrays=(ARRAY,))
     assert "sweep" in page(some, {}, now_s=0.0)
     (hidden,) = anonymous(report).arrays

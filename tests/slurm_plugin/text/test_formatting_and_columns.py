@@ -5,28 +5,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.text import formatting
-from slurm_plugin.text.table_columns import (
-    ON_REQUEST,
-    NoColumn,
-    OutputColumn,
-    OutputTable,
-    TableOptions,
-)
+from slurm_plugin.text.table_columns import ON_REQUEST, Column, NoColumn, Table, TableOptions
 
 ROWS = [{"name": "wrf", "wait_s": 60.0}, {"name": "icon-global", "wait_s": None}]
 COLUMNS = [
-    OutputColumn(name="name", title="name", value=lambda row: row["name"], left=True, cuts=True),
-    OutputColumn(
+    Column(name="name", title="name", value=lambda row: row["name"], left=True, cuts=True),
+    Column(
         name="wait_s",
         title="wait",
         value=lambda row: row["wait_s"],
         show=lambda row: "-" if row["wait_s"] is None else f"{row['wait_s']:.0f} s",
         worth=3,
     ),
-    OutputColumn(name="note", title="a note", value=lambda _: "x", worth=ON_REQUEST, derived=True),
+    Column(name="note", title="a note", value=lambda _: "x", worth=ON_REQUEST, derived=True),
 ]
 
-TABLE = OutputTable(COLUMNS, ROWS)
+TABLE = Table(COLUMNS, ROWS)
 
 
 def shown(**options):
@@ -76,7 +70,7 @@ def test_rows_are_sorted_and_those_without_a_value_are_last():
 
 
 def test_raw_values_for_scripts():
-    assert TABLE.parsable().split("\n") == ["Name|WaitS", "wrf|60", "icon-global|"]
+    assert TABLE.parsable().split("\n") == ["name|wait", "wrf|60", "icon-global|"]
     options = TableOptions(form="note,wait", sort="name", header=False)
     assert TABLE.parsable(options).split("\n") == ["x|", "x|60"]
 
@@ -92,16 +86,13 @@ def test_a_column_that_there_is_not_is_named(options):
 
 def test_ideographs_take_two_columns_of_the_terminal():
     rows = [{"name": "名前の計算機", "wait_s": 5.0}, {"name": "cafe\u0301", "wait_s": 60.0}]
-    lines = OutputTable(COLUMNS, rows).text(width=80).splitlines()
+    lines = Table(COLUMNS, rows).text(width=80).splitlines()
     assert lines == ["name          wait", "名前の計算機   5 s", "cafe\u0301          60 s"]
-    assert OutputTable(COLUMNS, rows).text(width=10).splitlines() == [
-        "name",
-        "名前の計+",
-        "cafe\u0301",
+    assert Table(COLUMNS, rows).text(width=10).splitlines() == ["name", "名前の計+", "cafe\u0301"]
+    assert Table(COLUMNS, rows).text(TableOptions(form="name%6", header=False)).splitlines() == [
+        " 名前+",
+        "  cafe\u0301",
     ]
-    assert OutputTable(COLUMNS, rows).text(
-        TableOptions(form="name%6", header=False)
-    ).splitlines() == [" 名前+", "  cafe\u0301"]
 
 
 @pytest.mark.parametrize(

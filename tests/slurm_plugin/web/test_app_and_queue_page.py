@@ -101,7 +101,7 @@ def test_each_partition_has_a_chart_that_says_what_it_shows():
     assert batch.title == "Wait in batch: 7 jobs in the queue"
     assert "4 nodes: 6.7 min (90 % of such jobs: 3.3 to 28 min)" in batch.description
     assert gpu.marks
-    assert one.table.rows[0] == ("batch", "7", "1", "1.7 min", "50 s", "7.7 min")
+    assert one.table.cells()[0] == ["batch", "7", "1", "1.7 min", "50 s", "7.7 min"]
     assert one.age_s == 60
     assert one.record == "120 starts recorded, 91 % of them inside their interval."
 

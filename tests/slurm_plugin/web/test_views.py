@@ -21,15 +21,17 @@ from slurm_plugin.protocol.query_messages import explanation_of
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.status_messages import PartitionWait, WaitRow, Waits
 from slurm_plugin.reports.why_text import explain
+from slurm_plugin.text.table_columns import Table
 from slurm_plugin.web.app import PAGES
 from slurm_plugin.web.application_page import facts
 from slurm_plugin.web.data import Service
 from slurm_plugin.web.decisions_page import title_of
-from slurm_plugin.web.view import script_name
+from slurm_plugin.web.view import View, script_name
 from tests.sacct_ingest.records import run
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.reports import test_headline_and_html as html
 from tests.slurm_plugin.reports.rows import decision
+from tests.slurm_plugin.table_forms import check_all_forms
 from tests.slurm_plugin.web.conftest import EVIL, joined, own, put_waits, tables
 
 APPLICATION = "/application?level=line&key="
@@ -530,3 +532,30 @@ def test_an_application_speaks_the_unit_of_its_curve():
     assert "Largest memory observed on a node" in dict(
         facts(replace(table(), mem_node_bytes=1), None, Energy())
     )
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_tables_of_a_page_have_all_forms(ask, address, monkeypatch):
+    shown = []
+    rendered = View.render
+
+    def render(view, *words, **context):
+        shown.extend(tables_in(context))
+        return rendered(view, *words, **context)
+
+    monkeypatch.setattr(View, "render", render)
+    assert ask(address).status_code == 200
+    assert shown or address in ("/queue", "/replay")  # nothing is known of them here
+    for one in shown:
+        check_all_forms(one)
+
+
+def tables_in(value):
+    if isinstance(value, Table):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from tables_in(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from tables_in(one)
