@@ -293,7 +293,7 @@ def read_limits(
     if not words & {"limits", "safe", "all"}:
         return LimitTables()
     try:
-        rows = list(_rows(assoc_mgr))
+        rows = list(association_rows(assoc_mgr))
         more = {
             name: (flags, user, account) for name, flags, user, account, *_ in _split(qos_table)
         }
@@ -331,7 +331,8 @@ def amounts(text: str) -> Iterator[tuple[str, float | None, float]]:
         yield name, None if limit == "N" else _count(name, limit), float(used or 0)
 
 
-def _rows(text: str) -> Iterator[tuple[str, str, dict[str, str]]]:
+def association_rows(text: str) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Give the kind, the line and the fields of each user, association and QOS."""
     kinds = {"UserName": "USER", "ClusterName": "ASSOC", "QOS": "QOS"}
     for line in text.splitlines():
         kind = kinds.get(line.partition("=")[0])

@@ -21,14 +21,10 @@ def read_shown_job(text: str) -> ShownJob | None:
     None: it shows none, or not in words of a release that is supported.
     """
     record, _, _ = text.partition("\n\n")
-    first = _FIRST.search(record)
-    if first is None:
+    found = shown_fields(record)
+    if found is None:
         return None
-    rest = record[first.end() :]
-    whole = dict(_WHOLE.findall(rest))
-    words = _WHOLE.sub("", rest).split()
-    # A word that comes twice is the user's the second time.
-    fields = dict(word.partition("=")[::2] for word in reversed(words))
+    name, whole, fields = found
     try:
         submit_s = parse_epoch(fields["SubmitTime"])
         deadline_s = parse_epoch(fields.get("Deadline", "N/A"))
@@ -40,7 +36,7 @@ def read_shown_job(text: str) -> ShownJob | None:
     if submit_s is None or nodes is None:
         return None
     started = fields.get("JobState") not in _WAITING
-    name, work_dir = first[1], whole.get("WorkDir", "")
+    work_dir = whole.get("WorkDir", "")
     user = fields.get("UserId", "").partition("(")[0]
     low_nodes = int(nodes[1])
     if started:
@@ -63,6 +59,21 @@ def read_shown_job(text: str) -> ShownJob | None:
         partitions=tuple(filter(None, fields.get("Partition", "").split(","))),
         line=_line(whole, user, name, work_dir) if fields.get("BatchFlag") == "1" else "",
     )
+
+
+def shown_fields(record: str) -> tuple[str, dict[str, str], dict[str, str]] | None:
+    """Take a record apart: the job's name, what else users write, and Slurm's own words.
+
+    None: it is no job.
+    """
+    first = _FIRST.search(record)
+    if first is None:
+        return None
+    rest = record[first.end() :]
+    words = _WHOLE.sub("", rest).split()
+    # A word that comes twice is the user's the second time.
+    fields = dict(word.partition("=")[::2] for word in reversed(words))
+    return first[1], dict(_WHOLE.findall(rest)), fields
 
 
 def _line(whole: dict[str, str], user: str, name: str, work_dir: str) -> str:

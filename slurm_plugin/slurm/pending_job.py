@@ -1,0 +1,179 @@
+"""A job that waits, as ``scontrol show job`` has it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sacct_ingest.text.slurm_text import parse_epoch, parse_time_limit
+from slurm_plugin.slurm import converters
+from slurm_plugin.slurm.shown_job import shown_fields
+
+_NONE = frozenset({"", "(null)", "N/A", "None", "Unknown", "n/a"})
+_FIRST = re.compile(r"^JobId=(\d+)((?: \w+=\S+)*?) JobName=", re.MULTILINE)
+_NODES = re.compile(r"(\d+)(?:-(\d+))?")
+_USER = re.compile(r"(.*)\((\d+)\)")
+#: One job of a dependency, and what Slurm says of it: ``afterok:3(unfulfilled)``.
+_ON = re.compile(
+    r"(?P<kind>after\w*|singleton)(?::(?P<job>\d+)(?:_\S*?)?)?(?:\+\d+)?\((?P<state>\w+)\)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DependsOn:
+    """A job that another one waits for."""
+
+    kind: str  #: ``afterok``, ``singleton``
+    job_id: int | None
+    state: str  #: ``unfulfilled``, ``failed``
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingJob:
+    """A job that waits: what it asks for, and why Slurm has not started it."""
+
+    job_id: int
+    name: str = ""
+    array_id: int | None = None
+    tasks: str = ""  #: of an array: those that wait, ``2-4%1``
+    throttle: int | None = None  #: most tasks of the array that may run at once
+    reason: str = ""  #: Slurm's word
+    detail: str = ""  #: what Slurm says behind it: ``UnavailableNodes:n1``
+    user: str = ""
+    uid: int | None = None
+    account: str = ""
+    qos: str = ""
+    partitions: tuple[str, ...] = ()
+    priority: int = 0
+    submit_s: float = 0.0
+    eligible_s: float | None = None  #: None: not known yet, as while it is held
+    start_s: float | None = None  #: what Slurm plans
+    limit_s: float | None = None
+    least_s: float | None = None  #: ``--time-min``
+    nodes: int = 1
+    max_nodes: int | None = None
+    cpus: int = 1
+    tres: Mapping[str, float] = field(default_factory=dict)  #: in total, memory in MiB
+    mem_node_mib: int | None = None
+    mem_cpu_mib: int | None = None
+    features: str = ""
+    node_list: str = ""  #: ``--nodelist``
+    excluded: str = ""  #: ``--exclude``
+    licences: Mapping[str, int] = field(default_factory=dict)
+    reservation: str = ""
+    depends: tuple[DependsOn, ...] = ()
+    exclusive: bool = False
+    deadline_s: float | None = None
+    note: str = ""  #: its admin_comment
+
+    @property
+    def shown_id(self) -> str:
+        """Its number as users write it.
+
+        >>> PendingJob(job_id=9, array_id=9, tasks="2-4%1").shown_id
+        '9'
+        >>> PendingJob(job_id=12, array_id=9, tasks="3").shown_id
+        '9_3'
+        """
+        return f"{self.array_id}_{self.tasks}" if self.tasks.isdecimal() else f"{self.job_id}"
+
+
+def pending_jobs(text: str) -> list[PendingJob]:
+    """Read all jobs that wait out of what ``scontrol show job`` prints.
+
+    Of an array the tasks that wait share one record.
+    """
+    records = (one for one in re.split(r"\n\n+", text) if _FIRST.search(one))
+    jobs = (_pending_job(record) for record in records)
+    return [job for job in jobs if job is not None]
+
+
+def _pending_job(record: str) -> PendingJob | None:
+    first, found = _FIRST.search(record), shown_fields(record)
+    if first is None or found is None:
+        return None
+    name, _, fields = found
+    if fields.get("JobState") != "PENDING":
+        return None
+    ids = dict(word.partition("=")[::2] for word in first[2].split())
+    reason, _, detail = fields.get("Reason", "").partition(",")
+    nodes = _NODES.fullmatch(fields.get("NumNodes", "1"))
+    who = _USER.fullmatch(fields.get("UserId", ""))
+    return PendingJob(
+        job_id=int(first[1]),
+        name=name,
+        array_id=_number(ids.get("ArrayJobId", "")),
+        tasks=ids.get("ArrayTaskId", ""),
+        throttle=_number(ids.get("ArrayTaskThrottle", "")) or None,
+        reason=converters.reason(_word(reason.replace("_", " "))),
+        detail=detail.strip("_").replace("_", " "),
+        user=who[1] if who else fields.get("UserId", ""),
+        uid=int(who[2]) if who else None,
+        account=_word(fields.get("Account", "")),
+        qos=_word(fields.get("QOS", "")),
+        partitions=tuple(filter(None, _word(fields.get("Partition", "")).split(","))),
+        priority=_number(fields.get("Priority", "")) or 0,
+        submit_s=_moment(fields.get("SubmitTime", "")) or 0.0,
+        eligible_s=_moment(fields.get("EligibleTime", "")),
+        start_s=_moment(fields.get("StartTime", "")),
+        limit_s=_limit(fields.get("TimeLimit", "")),
+        least_s=_limit(fields.get("TimeMin", "")),
+        nodes=int(nodes[1]) if nodes else 1,
+        max_nodes=int(nodes[2]) if nodes and nodes[2] else None,
+        cpus=_number(fields.get("NumCPUs", "").partition("-")[0]) or 1,
+        # 22.05 has one word for what was asked for and what was given.
+        tres=converters.tres(fields.get("ReqTRES") or fields.get("TRES") or ""),
+        mem_node_mib=_mebibytes(fields.get("MinMemoryNode", "")),
+        mem_cpu_mib=_mebibytes(fields.get("MinMemoryCPU", "")),
+        features=_word(fields.get("Features", "")),
+        node_list=_word(fields.get("ReqNodeList", "")),
+        excluded=_word(fields.get("ExcNodeList", "")),
+        licences=converters.licences(_word(fields.get("Licenses", ""))),
+        reservation=_word(fields.get("Reservation", "")),
+        depends=depends_on(fields.get("Dependency", "")),
+        exclusive=_is_exclusive(fields),
+        deadline_s=_moment(fields.get("Deadline", "")),
+        note=fields.get("AdminComment", ""),
+    )
+
+
+def depends_on(text: str) -> tuple[DependsOn, ...]:
+    """Read a dependency as Slurm shows it.
+
+    >>> depends_on("afterok:3(unfulfilled),afterany:4(unfulfilled)")[1]
+    DependsOn(kind='afterany', job_id=4, state='unfulfilled')
+    """
+    found = _ON.finditer(text)
+    return tuple(DependsOn(one["kind"], _number(one["job"] or ""), one["state"]) for one in found)
+
+
+def _is_exclusive(fields: Mapping[str, str]) -> bool:
+    # Since 26.05 a word of its own.
+    alone = fields.get("Exclusive", fields.get("OverSubscribe", ""))
+    return alone in ("NO", "NODE")
+
+
+def _word(text: str) -> str:
+    return "" if text in _NONE else text
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
+def _moment(text: str) -> float | None:
+    try:
+        return None if text in _NONE else parse_epoch(text)
+    except ValueError:
+        return None
+
+
+def _limit(text: str) -> float | None:
+    try:
+        return None if text in _NONE else parse_time_limit(text)
+    except ValueError:
+        return None
+
+
+def _mebibytes(text: str) -> int | None:
+    amount = converters.tres(f"mem={text}").get("mem") if text not in _NONE else None
+    return round(amount) if amount else None
