@@ -18,7 +18,7 @@ GROUPS = {
     "for users": {
         "predict": "show the predicted run times of an application",
         "wait": "predict when jobs in the queue start",
-        "why": "explain the decision about a job",
+        "why": "say why jobs wait, and explain what was decided about a job",
         "again": "run a failed job again, with more of what it ran out of",
         "waste": "show which node-hours bought nothing, and how many could come back",
         "export": "write what your workflows' rules need as a profile for their engine",

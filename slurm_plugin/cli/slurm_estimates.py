@@ -27,7 +27,8 @@ _NO_WORD = re.compile(
     "Could not establish a config|Unable to contact|Connection|timed out|[Aa]uthentication|[Mm]unge"
     "|Zero Bytes|temporarily unable|Communication|missing socket"
 )
-_START = re.compile(r"Job \d+ to start at (\d+)\b")
+#: When Slurm would start the job of ``--test-only``.
+START = re.compile(r"Job \d+ to start at (\d+)\b")
 
 
 class EstimateRequest(NamedTuple):
@@ -120,7 +121,7 @@ def starts(
 
 
 def _ask(submission: EstimateRequest, nodes: int, run: Run) -> float:
-    match = _START.search(run(submission.argv(nodes), submission.text))
+    match = START.search(run(submission.argv(nodes), submission.text))
     if match is None:
         raise SlurmError("sbatch --test-only printed no start time")
     return float(match[1])

@@ -121,7 +121,7 @@ def submit(argv: Sequence[str], script: str = "", *, timeout_s: float) -> str:
         # The job inherits the environment, so it stays as it is.
         output = _output(argv, script, dict(os.environ), timeout_s)
     except SlurmError as error:
-        if any(sign in str(error).lower() for sign in _PASSING):
+        if may_pass(error):
             raise
         raise SubmissionRefused(_BEFORE_REASON.sub("", str(error)).strip()) from error
     *_, last = output.split() or [""]
@@ -129,6 +129,11 @@ def submit(argv: Sequence[str], script: str = "", *, timeout_s: float) -> str:
     if not job_id.isdecimal():
         raise SlurmError(f"{argv[0]}: printed no job id but {output.strip()!r}")
     return job_id
+
+
+def may_pass(error: SlurmError) -> bool:
+    """Whether Slurm may work a moment later; all else that it says is about the job."""
+    return any(sign in str(error).lower() for sign in _PASSING)
 
 
 def pauses() -> Iterator[float]:

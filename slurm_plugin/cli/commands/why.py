@@ -1,4 +1,8 @@
-"""Explain the decision about a job: the request, the prediction, the choice, and the reason.
+"""Say why jobs wait and when they start, and explain the decision about a job.
+
+Without a job it is about all of yours that wait.  Of one that waits it says why, by Slurm's own
+reason, the queue and the limits, and when it starts.  Then it explains NIMO's decision: the
+request, the prediction, the choice, and the reason.
 
 Of a job of yours that did not complete it says what happened, with the end of its output, and the
 command that runs it again with more of what it ran out of.
@@ -9,14 +13,19 @@ them.
 
 import argparse
 import re
+import shlex
+import sys
 import time
-from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sacct_ingest.errors import NoHistory, SlurmError
-from sacct_ingest.records import KeyLevel
+import msgspec
+
+from sacct_ingest.errors import NimoError, NoHistory, SlurmError
+from sacct_ingest.records import KeyLevel, ShownJob
 from sacct_ingest.runs.layout import layouts_of_run
 from sacct_ingest.text import admin_comment
+from sacct_ingest.text.hostlist import place_of_index
 from slurm_plugin.cli import own_history
 from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.cli.own_history import is_meant
@@ -26,16 +35,24 @@ from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.query_messages import Explanation, explanation_of
 from slurm_plugin.protocol.request_messages import Ask
+from slurm_plugin.reports.pending_text import in_order, rest_text, told
 from slurm_plugin.reports.why_text import explain, explain_run
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.ended_job import is_over
+from slurm_plugin.slurm.pending_job import pending_jobs
 from slurm_plugin.slurm.shown_job import read_shown_job
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, wrapped
 from slurm_plugin.text.streams import json_text
 from slurm_plugin.text.table_columns import terminal_width
 
-EXAMPLE = "  nimo why 4711\n  nimo why 4711 --json | jq .decision.reason"
+if TYPE_CHECKING:
+    from slurm_plugin.reports.pending_text import PendingAnswer
+
+EXAMPLE = """\
+  nimo why
+  nimo why 4711
+  nimo why 4711 --json | jq .decision.reason"""
 
 _JOB = re.compile(r"([0-9]{1,18})(?:_([0-9]{1,10})|[+][0-9]{1,10})?")
 _STATE = re.compile(r"\bJobState=([A-Z_]+)")
@@ -46,29 +63,184 @@ _WRITTEN_S = 2.5
 
 def add_arguments(add: Options) -> None:
     """Declare the options."""
-    add("job JOBID", "id of the job, of an array, or of one of its tasks", type=_job_id)
+    add(
+        "job JOBID",
+        "id of the job, of an array, or of one of its tasks (default: all yours that wait)",
+        type=_job_id,
+        nargs="?",
+    )
+    add("--apply", "ask which of the changes to make to a job that waits, and make it")
     add.shared("json", "local", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask nimod or the store, and print."""
+    """Ask Slurm, and nimod or the store, and print."""
     config = load_config(args, for_user=True)
+    if args.apply and (args.json or args.job is None or args.store):
+        raise NimoError("--apply takes a job that waits, and neither --json nor --store")
+    if args.job is None:
+        return _all_waiting(args, config)
     job_id, task = args.job
+    printed = "" if args.store else _shown(job_id)
+    waiting = _waiting(printed, task, config)
+    if waiting and not args.json:
+        _print_waiting(waiting)
+    if args.apply:
+        return _apply(waiting, job_id)
     if args.local or (is_meant(config) and not (args.store or Path(config.socket).exists())):
-        failure = _failure(job_id, task, config)
-        try:
-            text = _own_run(own_history.refreshed(config), job_id)
-        except NoHistory:
-            if not failure:
-                raise
-            text = ""
-        _print(text, failure)
+        return _without_nimod(job_id, task, config, waiting, args)
+    return _with_nimod(job_id, task, config, waiting, args, printed)
+
+
+def _without_nimod(
+    job_id: int,
+    task: int | None,
+    config: Config,
+    waiting: "list[PendingAnswer]",
+    args: argparse.Namespace,
+) -> int:
+    """Say what came of a job where no nimod decides; of one that waits nothing has."""
+    if waiting:
+        _print_json(None, waiting, args)
         return 0
-    printed = ""
-    if not args.store:
-        with suppress(SlurmError):  # slurmctld has it no more
-            argv = ("scontrol", "show", "job", str(job_id))
-            printed = commands.run(argv, timeout_s=config.snapshot.timeout_s)
+    failure = _failure(job_id, task, config)
+    try:
+        text = _own_run(own_history.refreshed(config), job_id)
+    except NoHistory:
+        if not failure:
+            raise
+        text = ""
+    _print(text, failure)
+    return 0
+
+
+def _with_nimod(
+    job_id: int,
+    task: int | None,
+    config: Config,
+    waiting: "list[PendingAnswer]",
+    args: argparse.Namespace,
+    printed: str,
+) -> int:
+    """Explain what was decided about a job that Slurm has shown so."""
+    try:
+        explanation, note, shown = _explanation(job_id, printed, config, args)
+    except NimoError as error:
+        if not waiting:
+            raise
+        print(f"nimo why: {error}", file=sys.stderr)
+        _print_json(None, waiting, args)
+        return 0
+    states = _STATE.findall(printed)
+    over = not states or any(is_over(state) for state in states)
+    failure = _failure(job_id, task, config) if over and not (args.json or args.store) else []
+    if explanation.decision is None and not (waiting or failure):
+        raise NoHistory(_not_found(job_id, explanation))
+    if args.json:
+        _print_json(explanation, waiting, args)
+    elif explanation.decision is None:
+        _print("", failure)
+    else:
+        if waiting:
+            print()
+        opened_s = note.opened_s if note else None
+        _print(explain(explanation, job_id, opened_s=opened_s, shown=shown), failure)
+    return 0
+
+
+def _shown(job_id: int) -> str:
+    """Give what Slurm shows of a job; empty where it has it no more, or does not answer."""
+    from slurm_plugin.cli.waiting_jobs import ask_slurm  # noqa: PLC0415 - heavy
+
+    try:
+        return ask_slurm(("scontrol", "show", "job", str(job_id)))
+    except SlurmError as error:
+        if commands.may_pass(error):  # all else is about the job
+            print(f"nimo why: {error}", file=sys.stderr)
+        return ""
+
+
+def _waiting(printed: str, task: int | None, config: Config) -> "list[PendingAnswer]":
+    """Say why a job waits that Slurm has shown; nothing where it does not."""
+    if "JobState=PENDING" not in printed:
+        return []
+    from slurm_plugin.cli import waiting_jobs  # noqa: PLC0415 - heavy
+
+    jobs = [job for job in pending_jobs(printed) if _is_meant_task(job.tasks, task)]
+    if not jobs:
+        return []
+    seen = waiting_jobs.look(jobs[: waiting_jobs.MOST_JOBS], config.socket)
+    return waiting_jobs.answers(seen, with_edits=True)
+
+
+def _is_meant_task(tasks: str, task: int | None) -> bool:
+    return task is None or (bool(tasks) and place_of_index(tasks, task) is not None)
+
+
+def _all_waiting(args: argparse.Namespace, config: Config) -> int:
+    """Say why the user's own jobs wait."""
+    from slurm_plugin.cli import waiting_jobs  # noqa: PLC0415 - heavy
+
+    ids = waiting_jobs.own_waiting()
+    jobs = waiting_jobs.shown_jobs(ids[: waiting_jobs.MOST_JOBS]) if ids else []
+    seen = waiting_jobs.look(jobs, config.socket) if jobs else None
+    waiting = in_order(waiting_jobs.answers(seen)) if seen else []
+    if args.json:
+        print(json_text({"waiting": waiting, "jobs": len(ids)}))
+        return 0
+    if not waiting:
+        print("none of your jobs is waiting")
+    _print_waiting(waiting)
+    if len(ids) > len(jobs) and waiting:
+        print()
+        print(rest_text(len(ids) - len(jobs)))
+    return 0
+
+
+def _print_waiting(waiting: "list[PendingAnswer]") -> None:
+    for number, one in enumerate(waiting):
+        if number:
+            print()
+        for line in told(one, now_s=time.time()):
+            print(line if line.startswith("    ") else wrapped(line, terminal_width()))
+
+
+def _apply(waiting: "list[PendingAnswer]", job_id: int) -> int:
+    """Ask which change to make, and have Slurm make it.
+
+    Raises NimoError: there is none to make; SlurmError: Slurm refuses it.
+    """
+    from slurm_plugin.cli.waiting_jobs import ask_slurm  # noqa: PLC0415 - heavy
+
+    edits = [edit for one in waiting[:1] for edit in one.edits]
+    if not any(edit.argv for edit in edits):
+        raise NimoError(f"nothing is known that would start job {job_id} sooner")
+    print("Number of the change to make (none: Enter): ", end="", flush=True)
+    said = sys.stdin.readline().strip()
+    if not said:
+        print("Nothing was changed.")
+        return 0
+    if not (said.isdecimal() and 1 <= int(said) <= len(edits)) or not edits[int(said) - 1].argv:
+        raise NimoError(f"{said!r} is none of these changes: nothing was changed")
+    chosen = edits[int(said) - 1]
+    ask_slurm(chosen.argv)
+    print(f"Done: {shlex.join(chosen.argv)}")
+    return 0
+
+
+def _print_json(
+    explanation: Explanation | None, waiting: "list[PendingAnswer]", args: argparse.Namespace
+) -> None:
+    if not args.json:
+        return
+    made = msgspec.to_builtins(explanation) if explanation else {}
+    print(json_text(made | {"waiting": waiting} if waiting else explanation))
+
+
+def _explanation(
+    job_id: int, printed: str, config: Config, args: argparse.Namespace
+) -> tuple[Explanation, admin_comment.Note | None, ShownJob | None]:
+    """Ask for the decision about a job that Slurm has shown so."""
     note = admin_comment.parse(printed.replace("AdminComment=", " "))
     shown = read_shown_job(printed)
     decision_id = note.decision_id if note else ""
@@ -81,19 +253,7 @@ def run(args: argparse.Namespace) -> int:
         lambda config: _stored(config, ask),
         store_named=bool(args.store),
     )
-    states = _STATE.findall(printed)
-    over = not states or any(is_over(state) for state in states)
-    failure = _failure(job_id, task, config) if over and not (args.json or args.store) else []
-    if explanation.decision is None:
-        if not failure:
-            raise NoHistory(_not_found(job_id, explanation))
-        _print("", failure)
-    elif args.json:
-        print(json_text(explanation))
-    else:
-        opened_s = note.opened_s if note else None
-        _print(explain(explanation, job_id, opened_s=opened_s, shown=shown), failure)
-    return 0
+    return explanation, note, shown
 
 
 def _failure(job_id: int, task: int | None, config: Config) -> list[str]:

@@ -140,6 +140,7 @@ def explained(monkeypatch):
             return explanation
 
         monkeypatch.setattr(why, "is_meant", lambda _: False)
+        monkeypatch.setattr(why, "_waiting", lambda *_: [])
         monkeypatch.setattr(commands, "run", lambda *_, **__: SHOWN)
         monkeypatch.setattr(client, "exchange", exchange)
         return asked

@@ -1,0 +1,232 @@
+"""Jobs that wait: why, and when they start; asked as the user who asks, each question briefly."""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from sacct_ingest.errors import JobRefused, NimoError, SlurmError
+from sacct_ingest.text.admin_comment import parse
+from slurm_plugin.cli.slurm_estimates import START, EstimateRequest
+from slurm_plugin.cli.slurm_estimates import run as run_sbatch
+from slurm_plugin.nimod import client
+from slurm_plugin.protocol.status_messages import WaitRow
+from slurm_plugin.reports.pending_text import PendingAnswer, answer_of, edit_row
+from slurm_plugin.slurm import commands, sources
+from slurm_plugin.slurm.cluster_state import RawState
+from slurm_plugin.slurm.limit_reasons import BindingLimit, binding_limit, limit_reason
+from slurm_plugin.slurm.limits import ASSOC_MGR
+from slurm_plugin.slurm.pending_edits import Edit, OwnAccess, StartPlan, edits_of
+from slurm_plugin.slurm.pending_job import PendingJob, pending_jobs
+from slurm_plugin.slurm.pending_reasons import QueueFacts, explain_reason, facts_of
+from slurm_plugin.slurm.slurm_conf import CONFIG, SlurmConf, read_settings
+
+_T = TypeVar("_T")
+#: Seconds that each question to Slurm or nimod may take.
+PATIENCE_S = 2.0
+#: Jobs that are explained at once.
+MOST_JOBS = 20
+_AT_ONCE = 8  #: questions
+_OWN = ("squeue", "--me", "-h", "-t", "PD", "-o", "%A")
+
+_COMMAS = 3  #: between fields of a user's association
+
+
+def ask_slurm(argv: Sequence[str]) -> str:
+    """Run a command of Slurm's, briefly. Raises SlurmError: it failed, or took too long."""
+    return commands.run(argv, timeout_s=PATIENCE_S)
+
+
+class Look(NamedTuple):
+    """What Slurm and nimod said at one moment."""
+
+    jobs: Sequence[PendingJob]
+    settings: SlurmConf
+    raw: RawState | None  #: None: Slurm did not show its queue
+    assoc_mgr: str
+    access: Sequence[Sequence[str]]  #: cluster, account, partition and QOS of their user
+    rows: Mapping[int, WaitRow]  #: by job id
+    troubles: Mapping[str, str]  #: what was asked for, and why there is no answer
+    now_s: float
+
+
+def own_waiting() -> list[int]:
+    """List the ids of the user's own jobs that wait. Raises SlurmError: squeue does not answer."""
+    ids = (int(word) for word in ask_slurm(_OWN).split() if word.isdecimal())
+    return list(dict.fromkeys(ids))
+
+
+def shown_jobs(job_ids: Sequence[int]) -> list[PendingJob]:
+    """Ask Slurm for jobs; those that wait no more are left out.
+
+    Raises SlurmError: it does not answer, or shows none of them.
+    """
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        asked = [pool.submit(ask_slurm, ("scontrol", "show", "job", str(n))) for n in job_ids]
+        texts, troubles = [], []
+        for one in asked:
+            try:
+                texts.append(one.result())
+            except SlurmError as error:
+                troubles.append(error)
+    if troubles and not texts:
+        raise troubles[0]
+    return [job for text in texts for job in pending_jobs(text)]
+
+
+def _own_table(jobs: Sequence[PendingJob]) -> tuple[str, ...]:
+    """Command that lists the accounts and QOS of the jobs' user."""
+    where = ("where", f"user={jobs[0].user}") if jobs else ()
+    return ("sacctmgr", "-nP", "show", "assoc", *where, "format=Cluster,Account,Partition,QOS")
+
+
+def look(jobs: Sequence[PendingJob], socket: str) -> Look:
+    """Ask Slurm and nimod what their reasons and starts follow from; what fails is left out."""
+    troubles: dict[str, str] = {}
+
+    def got(name: str, future: Future[_T]) -> _T | None:
+        try:
+            return future.result()
+        except NimoError as error:
+            troubles[name] = str(error)
+            return None
+
+    limited = any(limit_reason(job.reason) for job in jobs)
+    now_s = time.time()
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        conf = pool.submit(ask_slurm, CONFIG)
+        limits = pool.submit(ask_slurm, ASSOC_MGR) if limited else None
+        own = pool.submit(ask_slurm, _own_table(jobs)) if limited else None
+        waits = pool.submit(_waits, jobs, socket)
+        text = got("Slurm's configuration", conf)
+        settings = read_settings(text) if text else SlurmConf()
+        raw = None
+        if text is not None:
+            raw = got("the queue", pool.submit(sources.ask_text, ask_slurm, settings.release))
+        assoc_mgr = (got("limits", limits) or "") if limits else ""
+        listed = (got("your accounts and QOS", own) or "") if own else ""
+        access = [line.split("|") for line in listed.splitlines() if line.count("|") == _COMMAS]
+        rows: Mapping[int, WaitRow] = {}
+        with suppress(NimoError):  # Slurm's plan stands in
+            rows = waits.result()
+    return Look(jobs, settings, raw, assoc_mgr, access, rows, troubles, now_s)
+
+
+def _waits(jobs: Sequence[PendingJob], socket: str) -> Mapping[int, WaitRow]:
+    asked = [(job.job_id, -1) for job in jobs]
+    answer = client.waits(socket, asked, timeout_s=PATIENCE_S)
+    return {row.job_id: row for row in answer.rows}
+
+
+def answers(seen: Look, *, with_edits: bool = False) -> list[PendingAnswer]:
+    """Say of each job why it waits and when it starts.
+
+    with_edits: also what would start the first of them sooner.
+    """
+    made = [_answer(job, facts_in(seen, job), seen) for job in seen.jobs]
+    if with_edits and made:
+        first = seen.jobs[0]
+        made[0].edits = [edit_row(one) for one in edits(seen, first, facts_in(seen, first))]
+    return made
+
+
+def _answer(job: PendingJob, facts: QueueFacts, seen: Look) -> PendingAnswer:
+    answer = answer_of(job, explain_reason(job, facts))
+    row = seen.rows.get(job.job_id)
+    if row is not None:
+        answer.start_s, answer.low_s, answer.high_s = row.start_s, row.low_s, row.high_s
+    answer.troubles = [f"{name} ({why})" for name, why in seen.troubles.items()]
+    return answer
+
+
+def facts_in(seen: Look, job: PendingJob) -> QueueFacts:
+    """Gather what a look says of a job."""
+    if seen.raw is None:
+        facts = QueueFacts(now_s=seen.now_s, seen=False)
+    else:
+        others = any(one.user != job.user for one in seen.raw.jobs)
+        private = seen.settings.private and os.geteuid() != 0 and not others
+        facts = facts_of(seen.raw, job, now_s=seen.now_s, private=private)
+    if limit_reason(job.reason) is None:
+        return facts
+    binding = _binding(seen, job, facts)
+    refused = "" if binding else seen.troubles.get("limits", "Slurm does not show it to you")
+    return replace(facts, binding=binding, limits_refused=refused)
+
+
+def _binding(seen: Look, job: PendingJob, facts: QueueFacts) -> BindingLimit | None:
+    """Find the limit that a job's reason names."""
+    limit = limit_reason(job.reason)
+    if limit is None:
+        return None
+    parts = (facts.partitions[name].qos for name in job.partitions if name in facts.partitions)
+    qos = tuple(dict.fromkeys(filter(None, (*parts, job.qos))))
+    return binding_limit(seen.assoc_mgr, limit, job, qos)
+
+
+def edits(seen: Look, job: PendingJob, facts: QueueFacts) -> list[Edit]:
+    """List what would start a job sooner, as far as Slurm does not refuse it."""
+    plan = None
+    if seen.raw is not None:
+        plan = StartPlan(seen.raw, seen.settings, job, now_s=seen.now_s)
+    note = parse(f" {job.note} ") if job.note else None
+    reliable = note is not None and note.verdict == "reliable" and note.nodes == job.nodes
+    predicted_s = float(note.high_s) if note is not None and reliable else None
+    found = edits_of(job, facts, plan, _access(seen, job, facts), predicted_s=predicted_s)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        checks = list(pool.map(partial(_checked, environ=dict(os.environ)), found))
+    return [edit for edit in checks if edit is not None]
+
+
+def _access(seen: Look, job: PendingJob, facts: QueueFacts) -> OwnAccess:
+    """Tell what the job's user may name instead."""
+    mine = [row for row in seen.access if seen.settings.cluster in ("", row[0])]
+    own = [row for row in mine if row[1] == job.account and row[2] in ("", *job.partitions)]
+    names = (name for row in own for name in row[3].split(",") if name)
+    return OwnAccess(
+        qos=tuple(name for name in dict.fromkeys(names) if name != job.qos),
+        accounts=tuple(dict.fromkeys(row[1] for row in mine if row[1] != job.account)),
+        binding=lambda made: _binding(seen, made, facts),
+    )
+
+
+def _checked(edit: Edit, environ: Mapping[str, str]) -> Edit | None:
+    """Ask Slurm itself whether it takes the job so; None: it refuses it."""
+    job = edit.job
+    if job.uid != os.getuid() or any(name.startswith("gres/") for name in job.tres):
+        return edit  # others have other limits; devices by type are not shown
+    asked = EstimateRequest(test_options(job), text="#!/bin/sh\n")
+    try:
+        said = run_sbatch(asked.argv(), asked.text, environ=environ, timeout_s=PATIENCE_S)
+    except JobRefused:
+        return None
+    except SlurmError:
+        return edit
+    found = START.search(said)
+    return replace(edit, agreed=True, slurm_s=float(found[1]) if found else None)
+
+
+def test_options(job: PendingJob) -> tuple[str, ...]:
+    """Options of sbatch that ask for what a job asks for."""
+    given = {
+        "--job-name": job.name,
+        "--partition": ",".join(job.partitions),
+        "--account": job.account,
+        "--qos": job.qos,
+        "--nodes": f"{job.nodes}-{job.max_nodes}" if job.max_nodes else f"{job.nodes}",
+        "--ntasks": "" if job.exclusive else f"{job.cpus}",
+        "--time": f"{max(int(job.limit_s // 60), 1)}" if job.limit_s else "",
+        "--mem": f"{job.mem_node_mib}M" if job.mem_node_mib else "",
+        "--mem-per-cpu": f"{job.mem_cpu_mib}M" if job.mem_cpu_mib else "",
+        "--constraint": job.features,
+        "--nodelist": job.node_list,
+        "--exclude": job.excluded,
+        "--licenses": ",".join(f"{name}:{n}" for name, n in job.licences.items()),
+        "--reservation": job.reservation,
+    }
+    options = [f"{name}={value}" for name, value in given.items() if value]
+    return (*options, "--exclusive") if job.exclusive else tuple(options)

@@ -1,0 +1,456 @@
+"""What would start a job sooner that waits: changes that its own user may make in the queue: pure.
+
+Users may shorten a limit, lower node count and memory, and name another partition, QOS or account
+of theirs; whether nodes are shared only operators change (src/slurmctld/job_mgr.c, `_update_job`,
+of 22.05 and 26.05).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import ceil, floor, inf
+
+from sacct_ingest.text.hostlist import expand
+from slurm_plugin.slurm.cluster_state import Cluster, Partition, RawPartition, RawState
+from slurm_plugin.slurm.limit_reasons import (
+    BindingLimit,
+    LimitReason,
+    Measure,
+    Scope,
+    limit_reason,
+    need_of,
+)
+from slurm_plugin.slurm.limits import NodeBounds
+from slurm_plugin.slurm.node_pool import NodeShare
+from slurm_plugin.slurm.pending_job import PendingJob
+from slurm_plugin.slurm.pending_reasons import QueueFacts, jobs_before
+from slurm_plugin.slurm.slurm_conf import SlurmConf
+from slurm_plugin.slurm.snapshot import build
+from slurm_plugin.slurm.startable import WAITS
+from slurm_plugin.text.formatting import count, duration, limit_text
+
+#: A start up to this many seconds from now is one at once; a gain of less is none.
+AT_ONCE_S = 90.0
+#: Seconds of a hole that stay free: Slurm looks at its queue every half minute.
+_SPARE_S = 60.0
+#: Shares of a job's memory that are tried, and the least share of its limit that is offered.
+_LESS_MEMORY, _LEAST_LIMIT = (0.75, 0.5, 0.25), 0.1
+#: Changes of one job that are offered.
+MOST_EDITS = 5
+_MOST_ALIKE = 2  #: of one field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A change to a job that waits."""
+
+    fields: Mapping[str, str] = field(default_factory=dict)  #: of ``scontrol update``
+    release: bool = False  #: ``scontrol release``
+    what: str  #: "a time limit of 25 min"
+    caution: str = ""  #: what it costs: "if it needs no longer"
+    job: PendingJob  #: as it would be
+    start_s: float | None = None  #: by time limits; None: not known
+    gain_s: float | None = None  #: by so much sooner; None: as it is it does not start
+    agreed: bool = False  #: Slurm takes such a job (``sbatch --test-only``)
+    slurm_s: float | None = None  #: when it would start it, by running jobs alone
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """Command that does it; empty: it takes a new submission."""
+        if self.release:
+            return ("scontrol", "release", self.job.shown_id)
+        if not self.fields:
+            return ()
+        pairs = (f"{name}={value}" for name, value in self.fields.items())
+        return ("scontrol", "update", f"JobId={self.job.shown_id}", *pairs)
+
+
+class StartPlan:
+    """When a job would start, as Slurm plans: all jobs take their limits.
+
+    raw: what Slurm said.
+    job: the one that waits; those behind it delay it no more than it lets them.
+    """
+
+    def __init__(
+        self, raw: RawState, settings: SlurmConf, job: PendingJob, *, now_s: float
+    ) -> None:
+        self.now_s = now_s
+        first = {id(one) for one in jobs_before(raw, job)}
+        jobs = [one for one in raw.jobs if one.state not in WAITS or id(one) in first]
+        self._names = [node.name for node in raw.nodes]
+        self._counts_memory = settings.counts_memory
+        self.cluster: Cluster = build(
+            replace(raw, jobs=jobs), settings, cluster=settings.cluster, taken_s=now_s
+        )
+
+    def start_s(self, job: PendingJob) -> float:
+        """Give the first start in one of its partitions; ``inf``: never."""
+        views = (self.view(job, name) for name in job.partitions)
+        limit_s = job.limit_s or 365 * 86_400.0
+        starts = (
+            one.by_limits.earliest_start(job.nodes, limit_s, from_s=self.now_s)
+            for one in views
+            if one is not None and job.nodes <= one.nodes
+        )
+        return min(starts, default=inf)
+
+    def view(self, job: PendingJob, name: str) -> Partition | None:
+        """Give a partition as a job sees it; None: it starts no jobs, or there is none."""
+        partition = self.cluster.partitions.get(name)
+        if partition is None or not partition.up:
+            return None
+        bounds = NodeBounds(low=1, high=max(partition.nodes, 1))
+        return partition.for_job(self.share(job), bounds)
+
+    def share(self, job: PendingJob) -> NodeShare:
+        """Give what a job takes of each node."""
+        excluded = ",".join(filter(None, (job.excluded, self._others(job))))
+        if job.exclusive:
+            return NodeShare(constraint=job.features, excluded=excluded)
+        nodes = max(job.nodes, 1)
+        gres = {n.partition("gres/")[2]: v for n, v in job.tres.items() if n.startswith("gres/")}
+        return NodeShare(
+            cpus=ceil(job.cpus / nodes),
+            mem_mib=ceil(job.tres.get("mem", 0.0) / nodes) if self._counts_memory else 0,
+            gres=tuple(sorted((n, ceil(v / nodes)) for n, v in gres.items() if ":" not in n)),
+            whole=False,
+            constraint=job.features,
+            excluded=excluded,
+        )
+
+    def _others(self, job: PendingJob) -> str:
+        """List all nodes but those that a job names; empty: it names none, or needs more."""
+        named = frozenset(expand(job.node_list)) if job.node_list else frozenset()
+        if not named or len(named) < job.nodes:
+            return ""
+        return ",".join(name for name in self._names if name not in named)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnAccess:
+    """What a user may name instead."""
+
+    qos: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    #: the limit that would hold the job, changed so; None: none
+    binding: Callable[[PendingJob], BindingLimit | None] = lambda _: None
+
+
+def edits_of(
+    job: PendingJob,
+    facts: QueueFacts,
+    plan: StartPlan | None,
+    access: OwnAccess,
+    *,
+    predicted_s: float | None = None,
+) -> list[Edit]:
+    """List changes that would start a job sooner, the one with the earliest start first.
+
+    plan: None: the queue is not known.
+    predicted_s: the longest run time to be expected; None: none is reliably predicted.
+    """
+    found = [
+        *_ways_out(job, facts, access),
+        *(_sooner(job, facts, plan, predicted_s) if plan else ()),
+    ]
+    now_s = _as_it_is(job, facts, plan)
+    planned = [_planned(one, plan, now_s) for one in found]
+    # The same change may follow from reason and queue.
+    distinct = {tuple(one.fields.items()) or one.what: one for one in reversed(planned)}
+    possible = [one for one in distinct.values() if _is_sooner(one, now_s)]
+    possible.sort(key=lambda one: (one.start_s is None, one.start_s or 0.0, len(one.what)))
+    kinds: Counter[str] = Counter()
+    offered = []
+    for one in possible:
+        kind = next(iter(one.fields), one.what)
+        kinds[kind] += 1
+        if kinds[kind] <= _MOST_ALIKE:
+            offered.append(one)
+    return offered[:MOST_EDITS]
+
+
+def _as_it_is(job: PendingJob, facts: QueueFacts, plan: StartPlan | None) -> float | None:
+    """Give when a job starts that is not changed; None: not known, or never."""
+    if job.reason == "BeginTime":
+        return job.eligible_s
+    return plan.start_s(job) if plan is not None and _waits_for_turn(job, facts) else None
+
+
+def _is_sooner(edit: Edit, now_s: float | None) -> bool:
+    if edit.start_s is None:
+        return True
+    return edit.start_s < (inf if now_s is None else now_s - AT_ONCE_S)
+
+
+def _planned(edit: Edit, plan: StartPlan | None, now_s: float | None) -> Edit:
+    """Say when a changed job would start, and how much sooner that is."""
+    # Nodes of a reservation are not in the plan, nor when jobs end that Slurm hides.
+    if plan is None or edit.job.reservation or (start_s := plan.start_s(edit.job)) == inf:
+        return edit
+    gain_s = None if now_s is None or not now_s < inf else now_s - start_s
+    return replace(edit, start_s=start_s, gain_s=gain_s)
+
+
+def _ways_out(job: PendingJob, facts: QueueFacts, access: OwnAccess) -> Iterator[Edit]:
+    """Give changes that take away what holds a job."""
+    limit = limit_reason(job.reason)
+    if limit is not None:
+        yield from _within_limit(job, limit, facts)
+        yield from _elsewhere(job, limit, access)
+    elif job.reason in _RELEASED:
+        yield Edit(release=True, what="released", job=job)
+    elif job.reason == "DependencyNeverSatisfied":
+        yield Edit(
+            fields={"Dependency": ""},
+            what="without its dependency",
+            caution="if it can run without what failed",
+            job=replace(job, depends=()),
+        )
+    elif job.reason == "BeginTime":
+        yield Edit(fields={"StartTime": "now"}, what="without --begin", job=job)
+    elif job.reason == "JobArrayTaskLimit":
+        yield Edit(fields={"ArrayTaskThrottle": "0"}, what="without the array's own limit", job=job)
+    elif job.reason in ("Reservation", "ReservationDeleted", "ReservationInvalid"):
+        yield Edit(
+            fields={"Reservation": ""},
+            what="without its reservation",
+            job=replace(job, reservation=""),
+        )
+    elif job.reason in ("ReqNodeNotAvail", "NodeDown") and job.node_list:
+        yield Edit(fields={"ReqNodeList": ""}, what="on any nodes", job=replace(job, node_list=""))
+    elif job.reason in _PARTITION:
+        yield from _within_partition(job, facts)
+        yield from _partitions(job, facts)
+    elif job.reason == "MaxMemPerLimit":
+        yield from _within_memory(job, facts)
+
+
+_RELEASED = frozenset({
+    "JobHeldUser", "JobHoldMaxRequeue", "JobLaunchFailure", "NonZeroExitCode", "RaisedSignal",
+})  # fmt: skip
+_PARTITION = frozenset({
+    "PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown", "PartitionInactive",
+    "PartitionConfig", "AccountNotAllowed", "QOSNotAllowed",
+})  # fmt: skip
+_LONGER = "it may take longer on fewer"
+_NO_LONGER, _NO_MORE = "if it needs no longer", "if it needs no more"
+
+
+def shorter(job: PendingJob, limit_s: float, caution: str = _NO_LONGER) -> Edit:
+    """Give a job a shorter time limit, in whole minutes."""
+    limit_s = max(limit_s // 60, 1) * 60
+    return Edit(
+        fields={"TimeLimit": duration(limit_s)},
+        what=f"with a time limit of {limit_text(limit_s)}",
+        caution=caution,
+        job=replace(job, limit_s=limit_s),
+    )
+
+
+def on_nodes(job: PendingJob, nodes: int) -> Edit:
+    """Give a job fewer nodes; what it takes in all stays, but for memory of each node."""
+    memory = job.tres.get("mem", 0.0)
+    if job.mem_cpu_mib is None:
+        memory = memory * nodes / max(job.nodes, 1)
+    made = replace(
+        job, nodes=nodes, max_nodes=nodes, tres={**job.tres, "node": nodes, "mem": memory}
+    )
+    more = nodes > job.nodes
+    return Edit(
+        fields={"NumNodes": f"{nodes}"},
+        what=f"on {count(nodes, 'node')}",
+        caution="" if more else _LONGER,
+        job=made,
+    )
+
+
+def _with_memory(job: PendingJob, each_mib: int) -> Edit:
+    """Give a job less memory, for each CPU or each node as it asked."""
+    if job.mem_cpu_mib is not None:
+        name, of, total = "MinMemoryCPU", "CPU", float(each_mib * job.cpus)
+        made = replace(job, mem_cpu_mib=each_mib)
+    else:
+        name, of, total = "MinMemoryNode", "node", float(each_mib * job.nodes)
+        made = replace(job, mem_node_mib=each_mib)
+    return Edit(
+        fields={name: f"{each_mib}"},
+        what=f"with {each_mib}M of memory for each {of}",
+        caution=_NO_MORE,
+        job=replace(made, tres={**job.tres, "mem": total}),
+    )
+
+
+def _within_limit(job: PendingJob, limit: LimitReason, facts: QueueFacts) -> Iterator[Edit]:
+    """Ask for what a limit leaves."""
+    one = facts.binding
+    if one is None or limit.scope is Scope.LEAST:
+        return
+    left = one.limit - (one.used or 0.0)
+    if limit.resource == "wall" and limit.scope is Scope.JOB:
+        yield shorter(job, one.limit * 60)
+    elif limit.measure is not Measure.AMOUNT:
+        amount = need_of(job, one.resource)
+        if amount and left / amount >= 1:
+            yield shorter(job, floor(left / amount) * 60)
+    elif limit.scope is Scope.NODE:
+        return
+    elif one.resource == "node" and left >= 1:
+        yield on_nodes(job, floor(left))
+    elif one.resource == "mem" and job.mem_node_mib and left >= job.nodes:
+        yield _with_memory(job, floor(left / job.nodes))
+
+
+def _elsewhere(job: PendingJob, limit: LimitReason, access: OwnAccess) -> Iterator[Edit]:
+    """Name another QOS or account of the user's that has no such limit, or room."""
+    if limit.owner == "QOS":
+        others = ((f"in QOS {one}", {"QOS": one}, replace(job, qos=one)) for one in access.qos)
+    else:
+        others = (
+            (f"in account {one}", {"Account": one}, replace(job, account=one))
+            for one in access.accounts
+        )
+    for what, words, made in others:
+        if made in (job,):
+            continue
+        one = access.binding(made)
+        if one is None or _has_room(one, made):
+            yield Edit(fields=words, what=what, job=made)
+
+
+def _has_room(one: BindingLimit, job: PendingJob) -> bool:
+    if one.reason.scope is Scope.LEAST:
+        return need_of(job, one.resource) >= one.limit
+    if one.reason.resource == "wall":
+        return one.reason.scope is Scope.JOB and (job.limit_s or inf) <= 60 * one.limit
+    amount = need_of(job, one.resource) if one.resource else 1.0
+    if one.reason.measure is not Measure.AMOUNT:
+        amount *= (job.limit_s or 0.0) / 60
+    return (one.used or 0.0) + amount <= one.limit
+
+
+def _within_partition(job: PendingJob, facts: QueueFacts) -> Iterator[Edit]:
+    """Ask for what the job's partition allows."""
+    for name in job.partitions:
+        one = facts.partitions.get(name)
+        if one is None or not one.up:
+            continue
+        made = job
+        most = min(one.max_nodes or inf, facts.nodes or inf)
+        if job.reason == "PartitionNodeLimit" and job.nodes > most:
+            edit = on_nodes(job, int(most))
+        elif job.reason == "PartitionNodeLimit" and job.nodes < one.min_nodes:
+            edit = on_nodes(job, one.min_nodes)
+        elif job.reason == "PartitionTimeLimit" and one.max_time_s:
+            edit = shorter(made, one.max_time_s)
+        else:
+            continue
+        yield edit
+
+
+def _within_memory(job: PendingJob, facts: QueueFacts) -> Iterator[Edit]:
+    for name in job.partitions:
+        one = facts.partitions.get(name)
+        if one is not None and job.mem_node_mib and one.max_mem_node_mib:
+            yield _with_memory(job, one.max_mem_node_mib)
+        elif one is not None and job.mem_cpu_mib and one.max_mem_cpu_mib:
+            yield _with_memory(job, one.max_mem_cpu_mib)
+
+
+def _partitions(job: PendingJob, facts: QueueFacts) -> Iterator[Edit]:
+    """Name another partition whose own limits take the job."""
+    for name, one in facts.partitions.items():
+        if name not in job.partitions and takes(one, job):
+            yield Edit(
+                fields={"Partition": name},
+                what=f"in partition {name}",
+                job=replace(job, partitions=(name,)),
+            )
+
+
+def takes(one: RawPartition, job: PendingJob) -> bool:
+    """Whether a partition takes such a job, by its own limits."""
+    return (
+        one.up
+        and one.admits(job.account, job.qos)
+        and one.min_nodes <= job.nodes <= (one.max_nodes or inf)
+        and (job.limit_s or inf) <= (one.max_time_s or inf)
+    )
+
+
+def _sooner(
+    job: PendingJob, facts: QueueFacts, plan: StartPlan, predicted_s: float | None
+) -> Iterator[Edit]:
+    """Give changes with which the queue lets a job start sooner."""
+    if not _waits_for_turn(job, facts):
+        return
+    now_s = plan.start_s(job)
+    tried: Iterable[Edit] = (
+        *_holes(job, plan, now_s, predicted_s),
+        *_fewer(job, plan),
+        *_partitions(job, facts),
+        *_less_memory(job),
+        *_shared(job),
+    )
+    best: set[str] = set()
+    for edit in tried:
+        start_s = plan.start_s(edit.job)
+        kind = next(iter(edit.fields), edit.what)
+        # Of several sizes the largest that is soon enough.
+        if start_s < now_s - AT_ONCE_S and (kind == "Partition" or kind not in best):
+            best.add(kind)
+            yield replace(edit, start_s=start_s)
+
+
+def _waits_for_turn(job: PendingJob, facts: QueueFacts) -> bool:
+    by_closing = job.reason == "ReqNodeNotAvail" and facts.closing is not None
+    return by_closing or job.reason in ("", "None", "Priority", "Resources")
+
+
+def _holes(
+    job: PendingJob, plan: StartPlan, now_s: float, predicted_s: float | None
+) -> Iterator[Edit]:
+    """Shorten the limit so that the job fits before what is planned or reserved."""
+    if not job.limit_s:
+        return
+    least_s = max(predicted_s or _LEAST_LIMIT * job.limit_s, job.least_s or 0.0, 60.0)
+    for name in job.partitions:
+        view = plan.view(job, name)
+        if view is None:
+            continue
+        free = view.by_limits
+        for begin_s in (plan.now_s, *(t for t in free.times_s if plan.now_s < t < now_s)):
+            if free.free_at(begin_s) < job.nodes:
+                continue
+            ends = (t for t in free.times_s if t > begin_s and free.free_at(t) < job.nodes)
+            hole_s = next(ends, inf) - begin_s - _SPARE_S
+            if least_s <= hole_s < job.limit_s:
+                caution = _NO_LONGER
+                if predicted_s:
+                    caution += f" (predicted: up to {limit_text(ceil(predicted_s / 60) * 60)})"
+                yield shorter(job, hole_s, caution)
+                break
+
+
+def _fewer(job: PendingJob, plan: StartPlan) -> Iterator[Edit]:
+    """Ask for fewer nodes: as many as are free now, or half."""
+    counts = {job.nodes // 2}
+    for name in job.partitions:
+        if (view := plan.view(job, name)) is not None:
+            counts.add(min(view.by_limits.free_at(plan.now_s), job.nodes - 1))
+    yield from (on_nodes(job, nodes) for nodes in sorted(counts, reverse=True) if nodes >= 1)
+
+
+def _less_memory(job: PendingJob) -> Iterator[Edit]:
+    each = job.mem_cpu_mib or job.mem_node_mib
+    if each and not job.exclusive:
+        yield from (_with_memory(job, max(floor(share * each), 1)) for share in _LESS_MEMORY)
+
+
+def _shared(job: PendingJob) -> Iterator[Edit]:
+    if job.exclusive:
+        yield Edit(
+            what="without --exclusive",
+            caution="only operators change that in the queue: cancel it and submit it anew",
+            job=replace(job, exclusive=False),
+        )
