@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 from math import expm1, inf
 from operator import itemgetter
 from statistics import median
-from typing import NamedTuple
 
 from predictor.application.request import of_usual_job, usual
 from predictor.level.record import Record
@@ -24,19 +23,18 @@ from slurm_plugin.config.settings import Config, Energy
 from slurm_plugin.decision.messages import next_run
 from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.evaluation.costs import source_text, table_amounts
-from slurm_plugin.protocol.advice_messages import Advice, Row
+from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.reports import chart, curve_text
-from slurm_plugin.reports.advice_text import options_of
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.html import Cell, PasteLine
 from slurm_plugin.reports.picture import NEXT_RUN, RECOMMENDED, SIGNS, of_table
 from slurm_plugin.store_access import last_runs
-from slurm_plugin.stored_advice.advise import advise_usual
 from slurm_plugin.text.formatting import RECOGNISED, clock, count, hours, percent, spans
 from slurm_plugin.text.table_columns import HOURS, SECONDS, SHARE, Column, Table, text_column
 from slurm_plugin.web.data import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery, may_see
 from slurm_plugin.web.decisions_page import decisions_table
 from slurm_plugin.web.report_pages import largest_cluster
+from slurm_plugin.web.suggestions import Suggestion, suggestion, what_if
 from slurm_plugin.web.view import ROWS, SOME, PageMissing, View
 
 _ANY = CatalogueQuery()
@@ -97,7 +95,8 @@ def one_application(view: View) -> str:
     same = DecisionSelection(key_level=entry.level, key=entry.key)
     pairs = view.site.decisions(view.viewer, same, most=_DOTS)
     standings = {(row.level.value, row.key): row for row in view.site.store.standings.all()}
-    every = view.choice("counts", ("some", "all")) == "all"
+    counts = view.choice("counts", ("some", "all"))
+    every = counts == "all"
     runs = last_runs(view.site.store, prediction, _DOTS)
     largest = largest_cluster(view)
     config = view.site.config
@@ -125,9 +124,12 @@ def one_application(view: View) -> str:
         experts=_experts(view.site.store.records.find(entry.level, entry.key)),
         steps=steps,
         accuracy=chart.ratios("Actual over predicted run time", data) if data else None,
+        what_if=what_if(view, prediction, made, hidden=identity | {"counts": counts}),
         curves=list(_curves(prediction, made, config, runs, every=every, largest=largest)),
         every=every,
-        other=view.link("/application", **identity, counts="" if every else "all"),
+        other=view.link(
+            "/application", **identity, counts="" if every else "all", count=view.text("count")
+        ),
         decisions=decisions_table(view, pairs[:SOME], "Its newest decisions", empty="none yet"),
         more=view.link("/decisions", **identity),
     )
@@ -191,24 +193,6 @@ def _observed(entry: CatalogueEntry) -> str:
     return count(many, entry.unit.removesuffix("s")) if many else "-"
 
 
-class Suggestion(NamedTuple):
-    """The advice on the job that an application's runs usually were, as `nimo-advise` gives it."""
-
-    asked: str  #: what such a job asks for: options of sbatch
-    advice: Advice
-
-    @property
-    def options(self) -> str:
-        """Options of sbatch that are advised; empty: none."""
-        return options_of(self.advice)
-
-    @property
-    def row(self) -> Row | None:
-        """What comes of the advised count, or of the one asked for; None: nothing is predicted."""
-        nodes = self.advice.nodes or self.advice.asked
-        return next((one for one in self.advice.rows if one.nodes == nodes), None)
-
-
 def facts(
     prediction: PredictionTable, standing: StandingRow | None, energy: Energy
 ) -> list[tuple[str, str]]:
@@ -238,15 +222,6 @@ def facts(
         ("Last fit", clock(prediction.fitted_s)),
         ("Outcomes of its predictions", curve_text.standing_line(standing) if standing else ""),
     ]
-
-
-def suggestion(view: View, table: PredictionTable) -> Suggestion | None:
-    """Ask for advice on the job that a table's runs usually were; None: there is no such job."""
-    if table.is_guess:
-        return None
-    config, store = view.site.config, view.site.store
-    made = advise_usual(store, table, config, now_s=time.time())
-    return Suggestion(made[0].words, made[1]) if made else None
 
 
 def _advised(made: Suggestion) -> list[list[Cell]]:

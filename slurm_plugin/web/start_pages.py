@@ -26,10 +26,10 @@ from slurm_plugin.reports.waste_text import title_of as waste_title
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules
 from slurm_plugin.text.formatting import count, printable
 from slurm_plugin.text.table_columns import SECONDS, Column, Table, text_column
-from slurm_plugin.web.application_page import Suggestion, suggestion
 from slurm_plugin.web.data import VERDICTS, CatalogueEntry, CatalogueQuery, may_see
 from slurm_plugin.web.decisions_page import decisions_table
 from slurm_plugin.web.report_pages import chosen_days, linked, periods
+from slurm_plugin.web.suggestions import Suggestion, WhatIf, suggestion, what_if
 from slurm_plugin.web.view import OLD_S, SOME, View
 
 #: Worst state first; what it means for the whole.
@@ -95,6 +95,7 @@ def mine(view: View) -> str:
     tables = {(row.level.value, row.key): decode(row.payload) for row in rows}
 
     predicted = [(one, tables[one.table_key]) for one in newest if one.table_key in tables]
+    jobs = [_Next(one, table, suggestion(view, table)) for one, table in predicted]
     failures = [
         (view.application_link(one), sentence(text))
         for one, table in predicted
@@ -105,11 +106,10 @@ def mine(view: View) -> str:
     return view.render(
         "mine.html.j2",
         "My jobs",
-        applications=_next_jobs(
-            view, [_Next(one, table, suggestion(view, table)) for one, table in predicted]
-        ),
+        applications=_next_jobs(view, jobs),
         more=len(entries) > len(newest),
         failures=failures,
+        what_if=_what_if(view, jobs),
         waste=waste_title(waste) if waste and waste.starts else "",
         waiting=_waiting(view),
         decisions=decisions_table(view, pairs, "My last decisions", empty="none yet"),
@@ -169,6 +169,18 @@ def _next_jobs(view: View, rows: Sequence[_Next]) -> Table:
         "What the next job of each application should ask for",
         empty="no application with a prediction yet: it needs finished runs",
     )
+
+
+def _what_if(view: View, jobs: Sequence[_Next]) -> WhatIf | None:
+    """Show another count of one of a user's applications, the newest unless the query names one."""
+    named = {f"{job.entry.level}:{job.entry.key}": job for job in jobs if job.suggested}
+    if not named:
+        return None
+    wanted = view.text("application")
+    chosen = wanted if wanted in named else next(iter(named))
+    job = named[chosen]
+    choices = {value: one.entry.label for value, one in named.items()}
+    return what_if(view, job.prediction, job.suggested, choices=choices, chosen=chosen)
 
 
 def _waiting(view: View) -> dict[str, object]:

@@ -5,6 +5,7 @@
   const QUIET_MS = 200; // after the last key before a form is sent
   const TOLD_MS = 2000;
   const HINT = "Point at the figure, or use the arrow keys there, for values.";
+  const LINKED_HINT = "Point at the figure for values.";
 
   function made(name, properties, ...children) {
     const one = Object.assign(document.createElement(name), properties);
@@ -81,7 +82,8 @@
     const spots = [...svg.querySelectorAll(".spot")];
     if (!spots.length) return;
     const [xs, ys] = ["cx", "cy"].map(name => spots.map(one => one[name].baseVal.value));
-    const text = made("p", { className: "tool values" }, HINT);
+    const hint = svg.querySelector("a") ? LINKED_HINT : HINT;
+    const text = made("p", { className: "tool values" }, hint);
     text.setAttribute("role", "status");
     text.classList.add("soft");
     svg.after(text);
@@ -90,7 +92,7 @@
       spots[present]?.classList.remove("on");
       present = number;
       spots[present]?.classList.add("on");
-      text.textContent = spots[present]?.querySelector("title").textContent ?? HINT;
+      text.textContent = spots[present]?.querySelector("title").textContent ?? hint;
       text.classList.toggle("soft", !spots[present]);
     };
     const nearest = event => {
@@ -142,12 +144,66 @@
 
   function replaced(old, page) {
     const fresh = page.getElementById(old.id);
-    if (!fresh) return;
+    if (!fresh) throw new Error("another page"); // of a proxy that asks for a password
     const places = [...old.querySelectorAll(".scroll")].map(one => one.scrollLeft);
     const part = document.adoptNode(fresh);
     old.replaceWith(part);
     prepare(part);
     part.querySelectorAll(".scroll").forEach((one, i) => { one.scrollLeft = places[i] ?? 0; });
+    return part;
+  }
+
+  // Parts that are renewed while somebody looks at the page.
+
+  function renewed() {
+    const parts = () => [...document.querySelectorAll("[data-every]")];
+    if (!parts().length) return;
+    const every_ms = 1000 * parts()[0].dataset.every;
+    let paused = new URL(location).searchParams.get("updates") === "no", last_ms = Date.now();
+    const button = made("button", { type: "button" });
+    const text = made("span", {});
+    const say = () => {
+      text.textContent = paused ? "Not updated" : `Updated every ${every_ms / 1000} s`;
+      button.textContent = paused ? "Update" : "Pause";
+    };
+    const inUse = part => {
+      const chosen = getSelection();
+      return part.contains(document.activeElement)
+        || (!chosen.isCollapsed && chosen.containsNode(part, true));
+    };
+    const renew = async () => {
+      if (paused || document.hidden || Date.now() - last_ms < every_ms / 2) return;
+      last_ms = Date.now();
+      try {
+        const page = await fetched(location.href);
+        parts().filter(part => !inUse(part)).forEach(part => replaced(part, page));
+        say();
+      } catch {
+        text.textContent = "The server does not answer: what is shown is old";
+      }
+    };
+    button.addEventListener("click", () => {
+      paused = !paused;
+      kept("updates", paused ? "no" : "");
+      last_ms = 0;
+      say();
+      renew();
+    });
+    say();
+    setInterval(renew, every_ms);
+    document.addEventListener("visibilitychange", renew);
+    document.querySelector("main").prepend(made("p", { className: "tool updates" }, text, " ", button));
+  }
+
+  // Counts: a slider beside the number.
+
+  function slider(number) {
+    const one = made("input", { type: "range", min: number.min, max: number.max });
+    one.setAttribute("aria-label", number.labels[0].textContent);
+    one.value = number.value;
+    one.addEventListener("input", () => { number.value = one.value; });
+    number.addEventListener("input", () => { one.value = number.value; });
+    number.closest("div").after(made("div", { className: "tool" }, one));
   }
 
   // Forms whose answer comes as they are filled in.
@@ -163,18 +219,22 @@
       }
       try {
         const page = await fetched(address, last.signal);
-        replaced(document.getElementById(form.dataset.live), page);
+        const part = replaced(document.getElementById(form.dataset.live), page);
         history.replaceState(null, "", address);
+        status.textContent = part.querySelector("[role=status]")?.textContent ?? "";
+        form.querySelectorAll("input[max]").forEach(one => { one.max = part.dataset.most; });
       } catch {
         // The button of the form still works, and says what is wrong.
       }
     };
     form.addEventListener("input", () => {
       clearTimeout(timer);
-      timer = setTimeout(send, QUIET_MS);
+      if (form.checkValidity()) timer = setTimeout(send, QUIET_MS);
     });
   }
 
   prepare(document);
+  document.querySelectorAll("input.slides").forEach(slider);
+  renewed();
   document.querySelectorAll("form[data-live]").forEach(live);
 })();

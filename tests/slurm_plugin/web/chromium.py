@@ -40,8 +40,8 @@ class Browser:
 
     def close(self):
         """End it."""
-        self._process.kill()
-        self._process.wait()
+        self._send("Browser.close")
+        self._process.wait(timeout=WAIT_S)
         os.close(self._in)
         os.close(self._out)
 

@@ -128,3 +128,67 @@ def test_a_list_follows_the_form_above_it(browser, site):
     )
     assert query(browser)["q"] == ["app07"]
     assert query(browser)["order"] == ["application"]
+
+
+def test_a_slider_shows_what_another_count_means(browser, site):
+    browser.look(f"{site}{APPLICATION}a1")
+    browser.run(
+        "(s => { s.value = 2; s.dispatchEvent(new Event('input', {bubbles: true})); })"
+        "(document.querySelector('input[type=range]'))"
+    )
+    browser.until("document.querySelector('#what-if').dataset.size", "2")
+    assert browser.run("document.querySelector('#count').value") == "2"
+    assert query(browser)["count"] == ["2"]
+    assert browser.run("document.querySelector('#what-if p').textContent").startswith("On 2 nodes")
+    browser.look(browser.run("location.href"), script=False)
+    browser.send("Emulation.setScriptExecutionDisabled", value=False)
+    assert browser.run("document.querySelector('#what-if').dataset.size") == "2"
+
+
+CLOCK = "window.setInterval = (step, each_ms) => { window.step = step; window.each_ms = each_ms; }"
+
+
+@pytest.fixture
+def clock(browser):
+    """Time stands still: ``step()`` in the page is what would be done every so often."""
+    made = browser.send("Page.addScriptToEvaluateOnNewDocument", source=CLOCK)
+    yield
+    browser.send("Page.removeScriptToEvaluateOnNewDocument", identifier=made["identifier"])
+
+
+ROW = "document.querySelector('.of-outlook tbody th').textContent"
+LATER = "Date.now = (now => () => now() + 60000)(Date.now)"
+
+
+def test_the_queue_is_renewed_while_somebody_looks(browser, clock, site, store_path):
+    browser.look(f"{site}/queue")
+    assert browser.run("each_ms") == 30000
+    wait = {"limit_s": 3600.0, "wait_s": 60.0, "low_s": 0.0, "high_s": 90.0}
+    put_waits(store_path, PartitionWait(partition="fresh", nodes=4, **wait))
+    browser.run(LATER)
+    browser.run("step()")
+    browser.until(ROW, "fresh")
+    # Nothing is taken away from whoever is in it.
+    put_waits(store_path, PartitionWait(partition="fresher", nodes=4, **wait))
+    browser.run("document.querySelector('#outlook a, #outlook .scroll').focus()")
+    browser.run(LATER)
+    browser.run("step()")
+    assert browser.run(ROW) == "fresh"
+    browser.run("document.activeElement.blur()")
+    browser.press(".updates button")
+    assert query(browser)["updates"] == ["no"]
+    browser.run(LATER)
+    browser.run("step()")
+    assert browser.run(ROW) == "fresh"
+    browser.press(".updates button")
+    browser.until(ROW, "fresher")
+    assert query(browser) == {}
+
+
+def test_what_is_old_is_said_to_be_so(browser, clock, site):
+    browser.look(f"{site}/queue")
+    browser.run("window.fetch = async () => { throw new TypeError('no network'); }")
+    browser.run(LATER)
+    browser.run("step()")
+    browser.until("document.querySelector('.updates span').textContent.includes('is old')")
+    assert browser.run("document.querySelectorAll('.of-outlook tbody tr').length") == 12

@@ -1,0 +1,154 @@
+"""What to ask for, and what another count would mean: one advice, and one table, of each."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from predictor.application.request import of_usual_job
+from predictor.table import at, ran_on
+from predictor.types import PredictionTable
+from sacct_ingest.text.slurm_text import time_span
+from slurm_plugin.protocol.advice_messages import Advice, Row
+from slurm_plugin.reports.advice_text import options_of
+from slurm_plugin.reports.curve_text import within
+from slurm_plugin.reports.page import Figure
+from slurm_plugin.stored_advice.advise import advise_usual
+from slurm_plugin.text.formatting import count, hours, limit_text, percent, spans
+from slurm_plugin.web.report_pages import largest_cluster
+from slurm_plugin.web.view import View
+
+
+class Suggestion(NamedTuple):
+    """The advice on the job that an application's runs usually were, as `nimo-advise` gives it."""
+
+    asked: str  #: what such a job asks for: options of sbatch
+    advice: Advice
+
+    @property
+    def options(self) -> str:
+        """Options of sbatch that are advised; empty: none."""
+        return options_of(self.advice)
+
+    @property
+    def row(self) -> Row | None:
+        """What comes of the advised count, or of the one asked for; None: nothing is predicted."""
+        nodes = self.advice.nodes or self.advice.asked
+        return next((one for one in self.advice.rows if one.nodes == nodes), None)
+
+
+def suggestion(view: View, table: PredictionTable) -> Suggestion | None:
+    """Ask for advice on the job that a table's runs usually were; None: there is no such job."""
+    if table.is_guess:
+        return None
+    config, store = view.site.config, view.site.store
+    made = advise_usual(store, table, config, now_s=time.time())
+    return Suggestion(made[0].words, made[1]) if made else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """What one count would mean to the job that an application's runs usually were.
+
+    A form chooses the count; ``hidden`` are its other values, ``choices`` the applications to
+    choose from, by their value.
+    """
+
+    word: str  #: what is counted, in the plural
+    size: int
+    fewest: int
+    most: int
+    sentence: str
+    figures: list[Figure]
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    choices: Mapping[str, str] = field(default_factory=dict)
+    chosen: str = ""
+
+
+def what_if(
+    view: View,
+    prediction: PredictionTable,
+    made: Suggestion | None,
+    **form: Mapping[str, str] | str,
+) -> WhatIf | None:
+    """Read the count of the query from a table; None: there is but one count, or no run time.
+
+    form: what of `WhatIf` is not the table's.
+    """
+    table = of_usual_job(within(prediction, largest_cluster(view)))
+    if len(table.nodes) < 2:
+        return None
+    advice = made.advice if made else None
+    fewest, most = table.nodes[0], table.nodes[-1]
+    advised = (advice.nodes or advice.asked) if advice else None
+    size = min(max(view.number("count", advised or fewest), fewest), most)
+    unit = table.unit
+    told = at(table, size)
+    time_text = f"over {time_span(told.time_s)}" if told.unbounded else time_span(told.time_s)
+    node_hours = size * told.time_s / 3600
+    return WhatIf(
+        word=unit.plural,
+        size=size,
+        fewest=fewest,
+        most=most,
+        sentence=f"On {unit.counted(size)}: about {time_text}, {hours(node_hours)} "
+        f"{unit.word}-hours. Predicted are {fewest} to {most}.",
+        figures=[
+            Figure("Run time", time_text, _beside(table, advice, told.time_s)),
+            Figure(
+                f"{percent(table.confidence)} of runs",
+                "no upper end" if told.unbounded else spans(told.low_s, told.high_s),
+                _support(table, size),
+            ),
+            Figure(
+                f"{unit.word}-hours".capitalize(),
+                hours(node_hours),
+                _cost(table, advice, node_hours),
+            ),
+            _limit(advice, size),
+        ],
+        **form,  # type: ignore[arg-type]
+    )
+
+
+def _beside(table: PredictionTable, advice: Advice | None, time_s: float) -> str:
+    """Say how much sooner or later such jobs would end than on the count they ask for."""
+    if not (asked := _asked(table, advice)):
+        return ""
+    saved_s = at(table, asked).time_s - time_s
+    if abs(saved_s) < 1.0:
+        return "as such jobs ask for"
+    word = "less" if saved_s > 0 else "more"
+    return f"{time_span(abs(saved_s))} {word} than on {asked}"
+
+
+def _cost(table: PredictionTable, advice: Advice | None, node_hours: float) -> str:
+    if not (asked := _asked(table, advice)):
+        return ""
+    more = node_hours - asked * at(table, asked).time_s / 3600
+    if abs(more) < 0.05:
+        return f"as on {asked}"
+    return f"{hours(abs(more))} {'more' if more > 0 else 'less'} than on {asked}"
+
+
+def _asked(table: PredictionTable, advice: Advice | None) -> int | None:
+    asked = advice.asked if advice else None
+    return asked if asked and table.nodes[0] <= asked <= table.nodes[-1] else None
+
+
+def _support(table: PredictionTable, size: int) -> str:
+    """Say what the run time rests on."""
+    seen = {point.nodes: point.repeats for point in ran_on(table)}
+    if runs := seen.get(size):
+        return f"from {count(runs, 'run')} on {size}"
+    if seen and min(seen) < size < max(seen):
+        return "between counts that ran"
+    return "beyond the counts that ran"
+
+
+def _limit(advice: Advice | None, size: int) -> Figure:
+    rows = advice.rows if advice else ()
+    limit_s = next((one.limit_s for one in rows if one.nodes == size), None)
+    if limit_s is None:
+        return Figure("Time limit", "your own", "no shorter one is safe")
+    return Figure("Time limit", limit_text(limit_s), "to ask for")
