@@ -6,7 +6,7 @@ texts begin.
 
 import argparse
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from pathlib import Path
 
@@ -14,11 +14,12 @@ import msgspec
 from sphinx.application import Sphinx
 
 from slurm_plugin.cli import advise
-from slurm_plugin.cli.nimo import COMMANDS, command_parser
+from slurm_plugin.cli.nimo import COMMANDS, command_parser, tables_of
 from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod.prometheus_metrics import METRICS
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.service.accountant import LIMITS
+from slurm_plugin.text.table_columns import Table
 
 SETTINGS = Path(__file__).parents[1] / "etc" / "nimo.yaml"
 _ENTRY = re.compile(r"^(?P<indent> {0,2})(?P<key>\w+):(?P<value>[^#]*)(?:# ?(?P<text>.*))?$")
@@ -31,8 +32,11 @@ def setup(app: Sphinx) -> None:
 
 def commands() -> str:
     """Every command with its options, from the parsers."""
-    parts = [_command(f"nimo {name}", command_parser(name)[0]) for name in COMMANDS]
-    return "\n".join([*parts, _command("nimo-advise", advise.parser())])
+    parts = []
+    for name in COMMANDS:
+        parser, command = command_parser(name)
+        parts.append(_command(f"nimo {name}", parser, tables_of(command)))
+    return "\n".join([*parts, _command("nimo-advise", advise.parser(), advise.tables())])
 
 
 def reasons() -> str:
@@ -114,7 +118,7 @@ def _add(app: Sphinx, page: str, source: list[str]) -> None:  # noqa: ARG001 - S
         source[0] += "\n" + TEXTS[page]()
 
 
-def _command(name: str, parser: argparse.ArgumentParser) -> str:
+def _command(name: str, parser: argparse.ArgumentParser, tables: Sequence[Table]) -> str:
     described = (parser.description or "").strip()
     rows = [(_names(action), _help(parser, action)) for action in parser._actions]
     return "\n".join(
@@ -123,8 +127,16 @@ def _command(name: str, parser: argparse.ArgumentParser) -> str:
             f"{described}\n",
             _table(("option", "meaning"), rows),
             f"```text\n{(parser.epilog or '').strip()}\n```\n",
+            *map(_columns, tables),
         ]
     )
+
+
+def _columns(table: Table) -> str:
+    """List the columns of a table, the raw value's unit in brackets."""
+    head = " ".join(filter(None, (table.name and f"`{table.name}`:", table.caption)))
+    rows = [(f"`{name}`", words) for name, words in table.listing()]
+    return (f"{head}\n\n" if head else "") + _table(("column", "what it is"), rows)
 
 
 def _names(action: argparse.Action) -> str:

@@ -6,7 +6,7 @@ The packages have them; ``python -m packages.manual /usr/local/share`` writes th
 import argparse
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from argparse_manpage.manpage import Manpage
 from sacct_ingest.files import atomic_file
 from sacct_ingest.scripts.job_script import OPTIONS, Value
 from slurm_plugin.cli import advise, nimo
+from slurm_plugin.text.table_columns import Table
 
 _PROJECT = "NIMO for Slurm"
 _PURPOSE = "predict run times of Slurm jobs from job history"
@@ -43,10 +44,10 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "nimo.1", _page(overview, "nimo", _PURPOSE)
     yield f"nimo-{nimo.LAB}.1", _page(nimo.lab_parser(), f"nimo-{nimo.LAB}", _EXPERIMENTS)
     for words, text in nimo.COMMANDS.items():
-        parser, _ = nimo.command_parser(words)
+        parser, command = nimo.command_parser(words)
         name = page_of(words)
-        yield f"{name}.1", _page(parser, name, text)
-    yield "nimo-advise.1", _page(advise.parser(), "nimo-advise", _ADVICE)
+        yield f"{name}.1", _page(parser, name, text, nimo.tables_of(command))
+    yield "nimo-advise.1", _page(advise.parser(), "nimo-advise", _ADVICE, advise.tables())
 
 
 def page_of(words: str) -> str:
@@ -100,19 +101,32 @@ def _with_options_of_sbatch(parser: argparse.ArgumentParser) -> argparse.Argumen
     return parser
 
 
-def _page(parser: argparse.ArgumentParser, name: str, text: str) -> str:
+def _page(
+    parser: argparse.ArgumentParser, name: str, text: str, tables: Sequence[Table] = ()
+) -> str:
     epilog = f"{parser.epilog or ''}\n"
     parser.epilog = None
     page = Manpage(parser)
     page.prog, page.source = name, f"nimo-slurm {version('nimo-slurm')}"
     page.manual, page.description, page.date = _PROJECT, text, ""
     page.synopsis = [parser.prog, *page.synopsis[len(parser.prog.split()) :]]
+    if tables:
+        page.add_section("columns", "=", "\n".join(map(_columns, tables)))
     for part in _PART.finditer(epilog):
         page.add_section(part["head"], "=", f".nf\n{_roff(part['text'].rstrip())}\n.fi")
     if rest := _PART.sub("", epilog).strip():
         page.add_section("notes", "=", _roff(rest))
     page.add_section("see also", "=", ".BR nimo (1),\n.BR nimo-advise (1),\n.BR sbatch (1)")
     return str(page)
+
+
+def _columns(table: Table) -> str:
+    """List the columns of a table."""
+    head = " ".join(filter(None, (table.name and f"--table {table.name}:", table.caption)))
+    lines = [f".SS {_roff(head)}"] if head else []
+    for name, words in table.listing():
+        lines += [".TP", f"\\fB{_roff(name)}\\fR", _roff(words)]
+    return "\n".join(lines)
 
 
 def _roff(text: str) -> str:

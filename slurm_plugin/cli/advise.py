@@ -25,7 +25,7 @@ from slurm_plugin.config.settings_file import leaves_out
 from slurm_plugin.nimod import line_client
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.reports.advice_text import for_command, render, render_starts, scripts_table
-from slurm_plugin.text.table_columns import terminal_width
+from slurm_plugin.text.table_columns import Table, terminal_width
 
 if TYPE_CHECKING:
     from slurm_plugin.config.settings import Advise, Config
@@ -58,6 +58,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run ``nimo-advise`` with these arguments (default: the process's); return its status."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     return guarded("nimo-advise", lambda: _advise(arguments))
+
+
+def tables() -> list[Table]:
+    """Give what it prints, without rows."""
+    return [scripts_table(Advice(), now_s=0.0)]
 
 
 def parser() -> argparse.ArgumentParser:

@@ -12,6 +12,7 @@ from slurm_plugin.cli.common_options import HelpFormatter, add_manners
 from slurm_plugin.cli.exit_status import guarded, listed
 from slurm_plugin.text import log
 from slurm_plugin.text.formatting import did_you_mean
+from slurm_plugin.text.table_columns import Table
 
 #: Heading of the help -> its commands -> what each does.
 GROUPS = {
@@ -76,6 +77,12 @@ class CommandModule(Protocol):
 
     def run(self, args: argparse.Namespace) -> int:
         """Do it and return the exit status."""
+
+
+def tables_of(command: object) -> Sequence[Table]:
+    """Tables that a command prints, without rows: what manuals list; of most commands none."""
+    make = getattr(command, "tables", None)
+    return make() if make else ()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -46,6 +46,11 @@ def add_arguments(add: Options) -> None:
     add.table_of_store()
 
 
+def tables() -> Sequence[cols.Table]:
+    """Give what it prints, without rows."""
+    return [series_table([])]
+
+
 def run(args: argparse.Namespace) -> int:
     """Print the forecasts."""
     with open_store(load_config(args)) as store:

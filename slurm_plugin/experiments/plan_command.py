@@ -310,7 +310,7 @@ def _others(plans: Sequence[Plan], now_s: float, width: int) -> str:
         cols.text_column("plan", "plan", value=lambda plan: plan.label),
         cols.Column("ends", "ends after", lambda plan: duration(plan.end_s - now_s)),
         cols.Column("high", f"{sure} by", lambda plan: duration(plan.high_s - now_s), worth=5),
-        cols.Column("node_hours", "node-hours", as_text=cols.HOURS, worth=6),
+        cols.Column("node_hours", "node-hours", as_text=cols.AMOUNT, worth=6),
         cols.Column("chance", "in time", as_text=cols.SHARE, worth=7),
     ]
     table = cols.Table(columns, shown).text(width=width)

@@ -81,6 +81,11 @@ def add_arguments(add: Options) -> None:
     add.table_of_store()
 
 
+def tables() -> Sequence[cols.Table]:
+    """Give what it prints, without rows."""
+    return [probe_table([])]
+
+
 def run(args: argparse.Namespace) -> int:
     """Serve, follow, show, or measure once."""
     config = load_config(args)

@@ -156,6 +156,20 @@ def add_arguments(add: Options) -> None:
     add.table_of_store()
 
 
+def tables() -> Sequence[cols.Table]:
+    """Give what it prints, without rows."""
+    return [
+        cols.Table(_columns(MEASURES), [], caption="for people"),
+        replace(profile_table([]), caption="with -P"),
+    ]
+
+
+def profile_table(profiles: Sequence[NodeProfile]) -> cols.Table:
+    """Profiles as they are stored."""
+    columns = [cols.Column(one.name, one.name.replace("_", " ")) for one in fields(NodeProfile)]
+    return cols.Table(columns, profiles)
+
+
 def run(args: argparse.Namespace) -> int:
     """Measure or show profiles, and name the outliers."""
     config = load_config(args)
@@ -171,8 +185,7 @@ def run(args: argparse.Namespace) -> int:
         made = {"types": [asdict(t) for t in types], "nodes": [asdict(p) for p in profiles]}
         print(json.dumps(made))
     elif args.parsable2:
-        columns = [cols.Column(one.name, one.name.replace("_", " ")) for one in fields(NodeProfile)]
-        print_table(cols.Table(columns, profiles), args)
+        print_table(profile_table(profiles), args)
     else:
         print(describe(profiles, types, table_options(args), width=cols.terminal_width()))
     wrong = any(kind.outliers for kind in types) or any(each.error for each in profiles)
@@ -331,7 +344,7 @@ def _columns(measures: Sequence[str]) -> list[cols.Column]:
         )
 
     return [
-        cols.Column("node", "", left=True, cuts=True),
+        cols.Column("node", "", left=True, cuts=True, meaning="node, or type of nodes"),
         cols.Column("node_type", "type", worth=cols.ON_REQUEST),
         *(of(measure, place) for place, measure in enumerate(measures)),
     ]

@@ -54,7 +54,7 @@ def add_arguments(add: Options) -> None:
     )
     add("--runs", "most runs (default: %(default)s)", type=int, default=6)
     add(
-        "--budget HOURS",
+        "--budget AMOUNT",
         "most node-hours, CPU-hours or GPU-hours (default: 200)",
         type=positive,
         default=200.0,

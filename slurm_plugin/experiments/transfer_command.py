@@ -50,6 +50,11 @@ def size(text: str) -> int:
     return size_bytes
 
 
+def tables() -> list[Table]:
+    """Give what it prints with ``-P``, without the row."""
+    return [Table(_columns(), [])]
+
+
 def run(args: argparse.Namespace) -> int:
     """Predict, or record."""
     config = load_config(args)
@@ -108,11 +113,14 @@ def transfer(made: TransferTime) -> Iterator[str]:
 
 def transfer_table(made: TransferTime) -> Table:
     """Give the same as a table of one row."""
+    return Table(_columns(), [made])
 
+
+def _columns() -> list[Column]:
     def figure(name: str, title: str) -> Column:
         return Column(name, title, lambda one: _finite(getattr(one, name)), SECONDS)
 
-    columns = [
+    return [
         Column("source", "from"),
         Column("target", "to"),
         Column("size_bytes", "bytes"),
@@ -125,7 +133,6 @@ def transfer_table(made: TransferTime) -> Table:
         Column("error", "error", lambda one: _finite(one.error), SHARE),
         Column("problems", "problems", lambda one: ",".join(p.name for p in one.problems)),
     ]
-    return Table(columns, [made])
 
 
 def _time(seconds: float) -> str:

@@ -162,7 +162,7 @@ def _layouts(advice: Advice, width: int) -> str:
         cols.Column("layout", "layout", left=True, worth=3),
         cols.Column("time_s", "run time", as_text=cols.SECONDS),
         _interval(advice, 4),
-        cols.Column("size_hours", f"{advice.unit.word}-hours", as_text=cols.HOURS),
+        cols.Column("size_hours", f"{advice.unit.word}-hours", as_text=cols.AMOUNT),
         cols.Column("verdict", "verdict", left=True, worth=5),
         cols.Column("options", "options", left=True),
     ]
@@ -190,7 +190,9 @@ def _if(word: str, other: str = "") -> Callable[[bool], str]:
     return lambda value: word if value else other
 
 
-_MARKED: Final = cols.Column("recommended", "", as_text=_if(cols.MARK), left=True)
+_MARKED: Final = cols.Column(
+    "recommended", "", as_text=_if(cols.MARK), left=True, meaning="1: this count is recommended"
+)
 
 
 def _seconds(name: str, title: str, worth: int = cols.ON_REQUEST) -> cols.Column:
@@ -242,7 +244,7 @@ def _columns(advice: Advice, now_s: float) -> list[cols.Column]:
     return [
         _MARKED,
         cols.Column("nodes", advice.unit.plural),
-        cols.Column("time_s", "run time", show=_run_time, worth=cols.ALWAYS),
+        cols.Column("time_s", "run time", as_text=cols.SECONDS, show=_run_time, worth=cols.ALWAYS),
         _seconds("low_s", "at least"),
         _seconds("high_s", "at most"),
         _interval(advice, 5),
@@ -253,15 +255,24 @@ def _columns(advice: Advice, now_s: float) -> list[cols.Column]:
             worth=if_any(2, there=curve),
         ),
         cols.Column("efficiency", "efficiency", as_text=cols.SHARE, worth=if_any(2, there=curve)),
-        cols.Column("node_hours", f"{advice.unit.word}-hours", as_text=cols.HOURS, worth=4),
+        cols.Column("node_hours", f"{advice.unit.word}-hours", as_text=cols.AMOUNT, worth=4),
         amount("kwh", "kWh"),
-        cols.Column("kwh_low", "kWh at least", as_text=cols.HOURS, worth=cols.ON_REQUEST),
-        cols.Column("kwh_high", "kWh at most", as_text=cols.HOURS, worth=cols.ON_REQUEST),
+        cols.Column("kwh_low", "kWh at least", as_text=cols.AMOUNT, worth=cols.ON_REQUEST),
+        cols.Column("kwh_high", "kWh at most", as_text=cols.AMOUNT, worth=cols.ON_REQUEST),
         derived("kwh_interval", "kWh between", energy, worth=cols.ON_REQUEST),
         amount("cost", fmt.printable(advice.currency) or "cost"),
         amount("co2_g", "g CO2e", "{:.0f}".format),
-        cols.Column("front", "", as_text=_if("*"), left=True, worth=if_any(8, there=costs)),
-        cols.Column("wait_s", "wait", show=wait, worth=if_any(7, there=waits)),
+        cols.Column(
+            "front",
+            "",
+            as_text=_if("*"),
+            left=True,
+            worth=if_any(8, there=costs),
+            meaning="1: no other count ends as soon for as little",
+        ),
+        cols.Column(
+            "wait_s", "wait", as_text=cols.SECONDS, show=wait, worth=if_any(7, there=waits)
+        ),
         _seconds("slurm_wait_s", "Slurm's wait"),
         _seconds("wait_low_s", "waits at least"),
         _seconds("wait_high_s", "waits at most"),
@@ -271,8 +282,20 @@ def _columns(advice: Advice, now_s: float) -> list[cols.Column]:
         _seconds("end_low_s", "ends in at least"),
         _seconds("end_high_s", "ends in at most"),
         derived("end_interval", f"{WAITS} end", ending, worth=if_any(1, there=spread)),
-        cols.Column("chance", "chance", as_text=chance_text, worth=if_any(8, there=chances)),
-        cols.Column("no_later", "no later", as_text=chance_text, worth=cols.ON_REQUEST),
+        cols.Column(
+            "chance",
+            "chance",
+            as_text=cols.Quantity(cols.SHARE.unit, chance_text),
+            worth=if_any(8, there=chances),
+            meaning="of the deadline to be made",
+        ),
+        cols.Column(
+            "no_later",
+            "no later",
+            as_text=cols.Quantity(cols.SHARE.unit, chance_text),
+            worth=cols.ON_REQUEST,
+            meaning="chance to end no later than on the count asked for",
+        ),
         _seconds("later_s", "later by"),
         cols.Column(
             *("meets_deadline", "deadline"),
@@ -281,11 +304,30 @@ def _columns(advice: Advice, now_s: float) -> list[cols.Column]:
         ),
         _limit("limit_s", "limit", if_any(5, there=any(row.limit_s for row in advice.rows))),
         _limit("time_min_s", "time-min"),
-        cols.Column("observed", "", as_text=_if("observed"), worth=2, left=True),
         cols.Column(
-            "wait_bound", "bound", as_text=_if("at most"), worth=cols.ON_REQUEST, left=True
+            "observed",
+            "",
+            as_text=_if("observed"),
+            worth=2,
+            left=True,
+            meaning="1: the application was run on it",
         ),
-        cols.Column("unbounded", "", as_text=_if("no upper end"), worth=cols.ON_REQUEST, left=True),
+        cols.Column(
+            "wait_bound",
+            "bound",
+            as_text=_if("at most"),
+            worth=cols.ON_REQUEST,
+            left=True,
+            meaning="1: the wait is an upper bound",
+        ),
+        cols.Column(
+            "unbounded",
+            "",
+            as_text=_if("no upper end"),
+            worth=cols.ON_REQUEST,
+            left=True,
+            meaning="1: runs were cut off, so that the run time has no upper end",
+        ),
     ]
 
 

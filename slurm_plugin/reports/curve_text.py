@@ -284,6 +284,31 @@ def verdict_at_entry(prediction: PredictionTable, index: int) -> str:
     return (prediction.verdicts[index] if prediction.verdicts else prediction.verdict).value
 
 
+def no_curve() -> PredictionTable:
+    """Make the prediction of an application without a run."""
+    return PredictionTable(
+        level=KeyLevel.LINE,
+        key="",
+        label="",
+        confidence=0.9,
+        mem_node_bytes=None,
+        fitted_s=0.0,
+        node_type="",
+        model="",
+        verdict=Verdict.REFUSED,
+        problems=(),
+        nodes=(),
+        median_s=(),
+        low_s=(),
+        high_s=(),
+        curve_sd=(),
+        observed=(),
+        knee=None,
+        max_useful=None,
+        runs=0,
+    )
+
+
 def curve_table(
     prediction: PredictionTable, energy: Energy, now_s: float, *, every: bool
 ) -> cols.Table:
@@ -318,7 +343,7 @@ def curve_table(
 
     def amount(name: str, title: str, place: int) -> cols.Column:
         worth = 2 if any(one[place] is not None for one in taken) else cols.ON_REQUEST
-        return cols.Column(name, title, lambda i: taken[i][place], cols.HOURS, worth=worth)
+        return cols.Column(name, title, lambda i: taken[i][place], cols.AMOUNT, worth=worth)
 
     columns = [
         cols.Column("nodes", prediction.unit.plural, lambda i: nodes[i]),

@@ -202,7 +202,20 @@ def as_json(report: ReplayReport) -> dict[str, Any]:
 
 
 def setting_table(report: ReplayReport, suggested: Result | None = None) -> cols.Table:
-    """Table of settings, a row for each result of a replay.
+    """Table of settings, a row for each result of a replay."""
+    return cols.Table(
+        setting_columns(suggested),
+        report.results,
+        "settings",
+        "Results of each setting, compared with the jobs' own requests",
+        note="Response: mean time from submission to end, divided by that with the jobs' own "
+        "requests; below 1 is better. Two values with 'to': with the jobs' own requests, and "
+        "under the policy.",
+    )
+
+
+def setting_columns(suggested: Result | None = None) -> list[cols.Column]:
+    """Columns of settings.
 
     Two values with "to" are those of the requests and of the policy; ``-P`` has them apart.
     """
@@ -232,7 +245,7 @@ def setting_table(report: ReplayReport, suggested: Result | None = None) -> cols
 
     arrow = cols.ALWAYS if suggested else cols.ON_REQUEST
     two = "{:.2f}".format
-    columns = [
+    return [
         cols.Column(
             "suggested",
             "",
@@ -240,6 +253,7 @@ def setting_table(report: ReplayReport, suggested: Result | None = None) -> cols
             left=True,
             worth=arrow,
             derived=True,
+            meaning="mark of the suggested setting",
         ),
         cols.Column("load", "load", as_text=two),
         cols.Column("price", "price", lambda r: r.setting.policy.price, "{:g}".format),
@@ -268,15 +282,6 @@ def setting_table(report: ReplayReport, suggested: Result | None = None) -> cols
             derived=True,
         ),
     ]
-    return cols.Table(
-        columns,
-        report.results,
-        "settings",
-        "Results of each setting, compared with the jobs' own requests",
-        note="Response: mean time from submission to end, divided by that with the jobs' own "
-        "requests; below 1 is better. Two values with 'to': with the jobs' own requests, and "
-        "under the policy.",
-    )
 
 
 def _plain(policy: Policy) -> Mapping[str, float | str]:

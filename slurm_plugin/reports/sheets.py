@@ -15,12 +15,12 @@ from slurm_plugin.evaluation.accuracy import LEVELS
 from slurm_plugin.evaluation.effects import Deadlines
 from slurm_plugin.evaluation.outcomes import JobOutcome, OutcomeReport
 from slurm_plugin.protocol.status_messages import SHARE as SHARE_IN_TIME
-from slurm_plugin.text.formatting import clock, hours, limit_text, percent, span
+from slurm_plugin.text.formatting import clock, limit_text, percent, span
 from slurm_plugin.text.table_columns import (
     ALWAYS,
+    AMOUNT,
     FACTOR,
     FINE_SHARE,
-    HOURS,
     SECONDS,
     SHARE,
     YES,
@@ -35,7 +35,6 @@ _DAY: Final = Quantity(
 )
 _GIB: Final = Quantity("bytes", lambda value: f"{value / 2**30:.1f} GiB")
 _AMOUNT: Final = Quantity("", lambda value: f"{value:.1f}".removesuffix(".0"))
-_NUMBER: Final = Quantity("", hours)
 _SPAN: Final = Quantity("hours", lambda value: span(3600 * value))
 _TIMES: Final = Quantity("a factor", "{:.2f} x".format)
 COUNTERFACTUAL = (
@@ -269,7 +268,7 @@ def _effects(report: OutcomeReport) -> Table:
             _words("unit", "counts of", "of.unit.plural"),
             _number("jobs", "number", "of.jobs"),
             _number("more_nodes", "chosen above asked", "of.more_nodes"),
-            *_other("node_hours", "node-hours", HOURS),
+            *_other("node_hours", "node-hours", AMOUNT),
             *_other("run_hours", "run time", _SPAN),
             _number("wait_jobs", "jobs with waits", "of.wait_jobs"),
             _number("unsure_wait_jobs", "with unsure waits", "of.unsure_wait_jobs"),
@@ -375,8 +374,8 @@ def _of_usage(report: OutcomeReport) -> Iterator[Table]:
             Column("nodes_low", "from", lambda row: row.nodes[0], on_page=False),
             Column("nodes_high", "to", lambda row: row.nodes[1], on_page=False),
             _number("knee"),
-            _number("node_hours", "node-hours", as_text=HOURS),
-            _number("wasted_node_hours", "beyond", as_text=HOURS),
+            _number("node_hours", "node-hours", as_text=AMOUNT),
+            _number("wasted_node_hours", "beyond", as_text=AMOUNT),
             _number("efficiency", as_text=SHARE),
             _number("slower", "time at knee", as_text=_TIMES),
         ),
@@ -403,11 +402,11 @@ def _of_usage(report: OutcomeReport) -> Iterator[Table]:
             _words("account"),
             _words("application"),
             _number("runs"),
-            _number("kwh", "kWh", as_text=_NUMBER),
+            _number("kwh", "kWh", as_text=AMOUNT),
             _number("measured", "runs measured"),
             _number("by_nameplate", "by nameplate"),
-            _number("cost", as_text=_NUMBER),
-            _number("co2_kg", "kg CO2e", as_text=_NUMBER),
+            _number("cost", as_text=AMOUNT),
+            _number("co2_kg", "kg CO2e", as_text=AMOUNT),
         ),
         report.energy,
         "energy",
@@ -442,19 +441,19 @@ def _unused_columns() -> list[Column]:
         _words("account"),
         _words("application"),
         _number("jobs"),
-        _number("cpu_hours", "CPU-hours", as_text=HOURS, on_page=False),
-        _number("unused_cpu_hours", "unused CPU-hours", as_text=HOURS),
+        _number("cpu_hours", "CPU-hours", as_text=AMOUNT, on_page=False),
+        _number("unused_cpu_hours", "unused CPU-hours", as_text=AMOUNT),
         _number("unused_cpus", "of CPUs", as_text=SHARE, on_page=False),
-        _number("saved_cpu_hours", "saved CPU-hours", as_text=HOURS, on_page=False),
+        _number("saved_cpu_hours", "saved CPU-hours", as_text=AMOUNT, on_page=False),
         _number("least_cpus", "CPUs, most used", as_text=_AMOUNT),
-        _number("gpu_hours", "GPU-hours", as_text=HOURS, on_page=False),
-        _number("idle_gpu_hours", "unused GPU-hours", as_text=HOURS),
-        _number("saved_gpu_hours", "saved GPU-hours", as_text=HOURS, on_page=False),
+        _number("gpu_hours", "GPU-hours", as_text=AMOUNT, on_page=False),
+        _number("idle_gpu_hours", "unused GPU-hours", as_text=AMOUNT),
+        _number("saved_gpu_hours", "saved GPU-hours", as_text=AMOUNT, on_page=False),
         _number("least_gpus", "GPUs, most used", as_text=_AMOUNT, on_page=False),
-        _number("mem_gib_hours", "GiB-hours", as_text=HOURS, on_page=False),
-        _number("unused_mem_gib_hours", "unused GiB-hours", as_text=HOURS),
+        _number("mem_gib_hours", "GiB-hours", as_text=AMOUNT, on_page=False),
+        _number("unused_mem_gib_hours", "unused GiB-hours", as_text=AMOUNT),
         _number("unused_mem", "of memory", as_text=SHARE, on_page=False),
-        _number("saved_mem_gib_hours", "saved GiB-hours", as_text=HOURS, on_page=False),
+        _number("saved_mem_gib_hours", "saved GiB-hours", as_text=AMOUNT, on_page=False),
         _number("least_mem_gib", "GiB, most used", as_text=_AMOUNT),
         _number("short_jobs", "too little", on_page=False),
     ]

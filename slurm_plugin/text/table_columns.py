@@ -53,7 +53,8 @@ LIMIT: Final = Quantity("seconds", formatting.duration)
 MOMENT: Final = Quantity("seconds since the epoch", formatting.short_clock)
 SHARE: Final = Quantity("a share of 1", formatting.percent)
 FINE_SHARE: Final = Quantity("a share of 1", lambda value: formatting.percent(value, 1))
-HOURS: Final = Quantity("hours", formatting.hours)
+#: Hours, kilowatt-hours, money: the title says of what.
+AMOUNT: Final = Quantity("", formatting.hours)
 FACTOR: Final = Quantity("a factor", "{:.2f}".format)
 YES: Final = Quantity("1 or 0", lambda value: "yes" if value else "no")
 
@@ -102,6 +103,13 @@ class Column:
     def unit(self) -> str:
         """Unit of raw values; empty: they have none."""
         return self.as_text.unit if isinstance(self.as_text, Quantity) else ""
+
+    @property
+    def described(self) -> str:
+        """What the column is, in words, with the unit of raw values."""
+        about = f"{self.title}: {self.meaning}" if self.title and self.meaning else ""
+        words = about or self.meaning or self.title
+        return f"{words} ({self.unit})" if self.unit else words
 
     @property
     def heading(self) -> str:
@@ -207,6 +215,10 @@ class Table:
             for row in self.rows
         )
         return text.getvalue()
+
+    def listing(self) -> list[tuple[str, str]]:
+        """Names that ``-o`` takes, and what each column is, in which unit: for manuals."""
+        return [(one.name, one.described) for one in self.columns]
 
     def cells(self) -> list[list[str]]:
         """Texts for people, all columns of all rows."""

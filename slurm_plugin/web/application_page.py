@@ -30,7 +30,7 @@ from slurm_plugin.reports.html import Cell, PasteLine
 from slurm_plugin.reports.picture import NEXT_RUN, RECOMMENDED, SIGNS, of_table
 from slurm_plugin.store_access import last_runs
 from slurm_plugin.text.formatting import RECOGNISED, clock, count, hours, percent, spans
-from slurm_plugin.text.table_columns import HOURS, SECONDS, SHARE, Column, Table, text_column
+from slurm_plugin.text.table_columns import AMOUNT, SECONDS, SHARE, Column, Table, text_column
 from slurm_plugin.web.data import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery, may_see
 from slurm_plugin.web.decisions_page import decisions_table
 from slurm_plugin.web.report_pages import largest_cluster
@@ -369,8 +369,8 @@ def _table(
         Column("nodes", prediction.unit.plural, lambda i: prediction.nodes[i]),
         Column("median_s", "run time", lambda i: prediction.median_s[i], show=run_time),
         Column("interval", f"{percent(prediction.confidence)} of runs", interval, derived=True),
-        Column("node_hours", f"{word}-hours", lambda i: used_s(i) / 3600, HOURS),
-        *(Column(_AMOUNTS[j], titles[j], taken_of(j), HOURS) for j in known),
+        Column("node_hours", f"{word}-hours", lambda i: used_s(i) / 3600, AMOUNT),
+        *(Column(_AMOUNTS[j], titles[j], taken_of(j), AMOUNT) for j in known),
         Column("efficiency", "efficiency", efficiency, SHARE),
         Column("limit_s", "limit", lambda i: limits_s.get(prediction.nodes[i]) or None, SECONDS),
         text_column("said", "as asked for" if asked else "verdict", value=said),

@@ -26,7 +26,7 @@ from slurm_plugin.reports.curve_text import within
 from slurm_plugin.reports.picture import of_table
 from slurm_plugin.reports.why_text import explain, size_given
 from slurm_plugin.text.formatting import limit_text
-from slurm_plugin.text.table_columns import HOURS, MOMENT, SECONDS, Column, Table, text_column
+from slurm_plugin.text.table_columns import AMOUNT, MOMENT, SECONDS, Column, Table, text_column
 from slurm_plugin.web.data import CatalogueEntry
 from slurm_plugin.web.report_pages import largest_cluster
 from slurm_plugin.web.view import ROWS, BadQuery, PageMissing, View
@@ -218,7 +218,7 @@ def _three_ways(one: DecisionRow, run: RunRow | None) -> Table:
         Column("nodes", f"{word}s"),
         Column("time_s", "run time", as_text=SECONDS),
         Column("wait_s", "wait", as_text=SECONDS),
-        Column("node_hours", f"{word}-hours", as_text=HOURS),
+        Column("node_hours", f"{word}-hours", as_text=AMOUNT),
         Column("limit_s", "limit", as_text=SECONDS),
     ]
     return Table(columns, ways, "ways", "As asked, as chosen, as it happened")

@@ -1,12 +1,14 @@
 """Manual pages and completion say what the parsers say."""
 
+import re
 import shutil
 import subprocess
 
 import pytest
 
 from packages import manual as pages
-from slurm_plugin.cli.nimo import COMMANDS
+from slurm_plugin.cli import advise
+from slurm_plugin.cli.nimo import COMMANDS, command_parser, tables_of
 
 needs_man = pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 
@@ -95,3 +97,30 @@ def test_they_can_be_written_for_pip_and_a_throw_away_cluster(tmp_path):
         script = tmp_path / "bash-completion/completions" / name
         subprocess.run(["bash", "-n", script], check=True)
         assert (tmp_path / "zsh/site-functions" / f"_{name}").exists()
+
+
+def test_a_page_lists_the_columns_of_its_tables(made):
+    listed = 0
+    for words in COMMANDS:
+        parser, command = command_parser(words)
+        declared = tables_of(command)
+        assert bool(declared) or "--format COLUMNS" not in parser.format_help(), words
+        assert columns_in(made[f"{pages.page_of(words)}.1"]) == names_of(declared)
+        listed += len(declared)
+    assert columns_in(made["nimo-advise.1"]) == names_of(advise.tables())
+    assert listed > 20
+
+
+def test_every_column_says_what_it_is():
+    tables = [one for words in COMMANDS for one in tables_of(command_parser(words)[1])]
+    for one in [*tables, *advise.tables()]:
+        assert [name for name, words in one.listing() if not words] == []
+
+
+def names_of(tables):
+    return [one.name for table in tables for one in table.columns]
+
+
+def columns_in(page):
+    section = page.partition(".SH COLUMNS\n")[2].partition(".SH ")[0]
+    return re.findall(r"^\.TP\n\\fB(.*)\\fR$", section, re.MULTILINE)

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import PlotError, StoreError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
     from slurm_plugin.config.settings import Config
     from slurm_plugin.reports.picture import Picture
+    from slurm_plugin.text.table_columns import Table
 
 EXAMPLE = """\
   nimo predict
@@ -52,6 +54,17 @@ def add_arguments(add: command_context.Options) -> None:
     add("-u --user USER", "list the applications of this user", default="")
     plot.add_plot(add)
     add.shared("parsable", "json", "local", "store", "config")
+
+
+def tables() -> "Sequence[Table]":
+    """Give what it prints, without rows."""
+    nothing = curve_text.no_curve()
+    return [
+        replace(curve_text.list_table([]), caption="without APPLICATION"),
+        replace(
+            curve_text.curve_table(nothing, Energy(), 0.0, every=True), caption="of APPLICATION"
+        ),
+    ]
 
 
 def run(args: argparse.Namespace) -> int:

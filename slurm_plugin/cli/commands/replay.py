@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from slurm_plugin.replay.what_if import Setting, WhatIf
     from slurm_plugin.replay.workload import Workload
     from slurm_plugin.reports.replay_text import ReplayReport
+    from slurm_plugin.text.table_columns import Table
 
 EXAMPLE = """\
   nimo replay                               # the store, with the settings in force
@@ -107,6 +108,14 @@ def add_arguments(add: command_context.Options) -> None:
     add("--workers COUNT", "processes; 0: one per core", type=whole, default=0)
     add("--dask ADDRESS", "replay on a Dask cluster; see nimo fit")
     add.table_of_store()
+
+
+def tables() -> "list[Table]":
+    """Give what it prints, without rows."""
+    from slurm_plugin.reports.replay_text import setting_columns  # noqa: PLC0415 - heavy
+    from slurm_plugin.text.table_columns import Table  # noqa: PLC0415
+
+    return [Table(setting_columns(), [])]
 
 
 def run(args: argparse.Namespace) -> int:

@@ -24,8 +24,11 @@ from slurm_plugin.text.formatting import clock, wrapped
 from slurm_plugin.text.table_columns import terminal_width
 
 if TYPE_CHECKING:  # heavy, and --help needs none
+    from collections.abc import Sequence
+
     from slurm_plugin.config.settings import Config
     from slurm_plugin.evaluation.outcomes import OutcomeReport
+    from slurm_plugin.text.table_columns import Table
 
 EXAMPLE = """\
   nimo report -S now-7days
@@ -57,6 +60,14 @@ def add_arguments(add: command_context.Options) -> None:
     add("--table NAME", "print only this table (default with -P: applications)", default="")
     add.table_of_store()
     add.shared("local")
+
+
+def tables() -> "Sequence[Table]":
+    """Give what it prints, without rows."""
+    from slurm_plugin.evaluation.outcomes import OutcomeTally  # noqa: PLC0415 - heavy
+    from slurm_plugin.reports.sheets import sheets_of  # noqa: PLC0415
+
+    return sheets_of(OutcomeTally(0.9).report(), {})
 
 
 def run(args: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ from slurm_plugin.reports.queue_table import queue_table
 from slurm_plugin.slurm import commands
 from slurm_plugin.text.formatting import clock, count, duration, wrapped
 from slurm_plugin.text.streams import json_text
-from slurm_plugin.text.table_columns import terminal_width
+from slurm_plugin.text.table_columns import Table, terminal_width
 
 EXAMPLE = """\
   nimo wait
@@ -48,6 +48,11 @@ def add_arguments(add: Options) -> None:
     add("-p --partition PARTITION", "only jobs in this partition", default="")
     add.table("-o", "-n")
     add.shared("parsable", "json", "local", "config")
+
+
+def tables() -> Sequence[Table]:
+    """Give what it prints, without rows."""
+    return [queue_table([])]
 
 
 def run(args: argparse.Namespace) -> int:

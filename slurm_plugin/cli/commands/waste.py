@@ -16,7 +16,7 @@ from sacct_ingest.errors import PlotError
 from slurm_plugin.cli import command_context
 from slurm_plugin.cli.plot import is_file
 from slurm_plugin.text.formatting import wrapped
-from slurm_plugin.text.table_columns import terminal_width
+from slurm_plugin.text.table_columns import Table, terminal_width
 
 if TYPE_CHECKING:  # heavy, and --help needs none
     from sacct_ingest.store import DecisionSelection
@@ -50,6 +50,18 @@ def add_arguments(add: command_context.Options) -> None:
     add("--plot FILE", "draw the causes into FILE (.svg, .png or .pdf), without names", default="")
     add.shared("local")
     add.table_of_store()
+
+
+def tables() -> list[Table]:
+    """Give what it prints, without rows."""
+    from slurm_plugin.evaluation.waste_report import WasteTally  # noqa: PLC0415 - heavy
+    from slurm_plugin.reports import waste_text  # noqa: PLC0415
+
+    nothing = WasteTally({}, at_knee=lambda _: None).result(by="user")
+    return [
+        replace(waste_text.causes(nothing), caption="by cause"),
+        replace(waste_text.groups(nothing), caption="with --by"),
+    ]
 
 
 def run(args: argparse.Namespace) -> int:
