@@ -93,6 +93,7 @@ def advice_of(
         largest=case.partition.largest if fresh and case.partition else None,
         unit=request.unit,
         comment_text=printable(tag_fault(case.job.comment)),
+        awaited_text=messages.awaited_text(request),
     )
     if table is None:
         advice.verdict_text = "NIMO has no finished run of this job yet."
@@ -137,7 +138,7 @@ def advice_of(
                 base,
                 limits_to_ask(option, basis) if own_work else None,
                 best=advice.nodes,
-                waits=fresh,
+                waits=fresh and request.begin_known,
             )
             for option in options
             if low <= option.nodes <= high and option.nodes % request.segment == 0

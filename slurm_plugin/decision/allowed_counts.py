@@ -51,6 +51,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     #: what Slurm holds against the deadline; None: ``limit_s``
     deadline_limit_s: float | None = None
     begin_s: float = -inf  #: not before this, seconds since the epoch
+    awaited: tuple[int, ...] = ()  #: jobs that it waits for
+    begin_known: bool = True  #: when these have ended is known
     mem_node_bytes: int | None = None  #: memory it asks for on each node
     fixed: Reason | None = None  #: why its count must not be changed
     distrusted: Reason | None = None  #: why the prediction is only observed

@@ -29,7 +29,7 @@ from slurm_plugin.decision.lookup import PredictionLookup, attributes_of, identi
 from slurm_plugin.decision.sized_supply import sized_supply, sizes_between
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import AllocationRequest, Job
-from slurm_plugin.slurm.cluster_state import Cluster, Partition, RequestRules
+from slurm_plugin.slurm.cluster_state import Awaited, Cluster, Partition, RequestRules
 from slurm_plugin.slurm.footprint import footprint
 from slurm_plugin.slurm.node_pool import NodeShare
 from slurm_plugin.slurm.partition_view import (
@@ -130,6 +130,15 @@ def _size(key: tuple[object, ...]) -> int:
     return _LEAST_SIZE + sum([len(one) for one in (*job, *others) if type(one) is str])  # type: ignore[misc]
 
 
+def _behind(request: Request, awaited: Awaited) -> Request:
+    """Give a request that starts when the jobs that it waits for have ended."""
+    if not awaited.jobs:
+        return request
+    known = awaited.begin_s < inf
+    begin_s = max(request.begin_s, awaited.begin_s) if known else request.begin_s
+    return replace(request, begin_s=begin_s, awaited=awaited.jobs, begin_known=known)
+
+
 class ContextBuilder:
     """Makes the context of each request.
 
@@ -203,6 +212,9 @@ class ContextBuilder:
             if requested[2].deadline_s is None:  # which may depend on the moment
                 cached.put(key, requested, _size(key))
         identity, site, request, table = requested
+        if cluster and job.dependency:
+            awaited = cluster.awaited(job.dependency, job.user_name, job.name)
+            request = _behind(request, awaited)
         supply = partition.supply if partition and request.unit is Unit.NODES else None
         if request.unit is not Unit.NODES and partition and cluster and table:
             own = sizes.sizes_of(asked, partition)[table.unit]

@@ -22,7 +22,15 @@ from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import lower_of
 from slurm_plugin.slurm.footprint import memory_bytes
-from slurm_plugin.text.formatting import clock, count, duration, limit_text, percent, spans
+from slurm_plugin.text.formatting import (
+    clock,
+    count,
+    duration,
+    limit_text,
+    percent,
+    short_clock,
+    spans,
+)
 
 #: Why nothing is made of a prediction that a user could paste.
 _UNTRUSTED = (Reason.OUT_OF_BAND, Reason.DISTRUSTED, Reason.OTHERS_RUNS)
@@ -422,6 +430,17 @@ def endings_text(case: DecisionContext, advised_s: float = 0.0) -> str:
     reached = limit_reached(case, asked, often=True, advised_s=advised_s)
     ended = reached.removeprefix("nimo: ")
     return sentence(ended) if ended else ""
+
+
+def awaited_text(request: Request) -> str:
+    """Say which jobs a job waits for, and when they end; empty: none."""
+    if not request.awaited:
+        return ""
+    *others, last = map(str, request.awaited)
+    jobs = f"jobs {', '.join(others)} and {last}" if others else f"job {last}"
+    if not request.begin_known:
+        return f"It starts after {jobs}; when that will be is not known."
+    return f"It waits for {jobs}, until about {short_clock(request.begin_s)}."
 
 
 def short_limit(one: Prediction, request: Request) -> str:

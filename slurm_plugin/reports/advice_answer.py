@@ -99,6 +99,7 @@ def _sentences(advice: Advice) -> Iterator[str]:
     """Give what there is to say, the most urgent first."""
     yield advice.comment_text
     yield fmt.printable(advice.script_text)
+    yield advice.awaited_text
     yield _deadline(advice)
     yield advice.limit_text
     yield advice.size_text

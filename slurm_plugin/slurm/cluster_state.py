@@ -3,10 +3,10 @@
 Structures of msgspec where each submission makes some anew: a tenth of a dataclass's time.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -285,6 +285,13 @@ class Partition(RawPartition, frozen=True, kw_only=True):
         return replace(self, queue=self.queue + 1, ahead=self.ahead + nodes * part)
 
 
+class Awaited(NamedTuple):
+    """Jobs that a job waits for, and when it may start."""
+
+    jobs: tuple[int, ...] = ()  #: that have not started, or not ended, as its user asks for
+    begin_s: float = -inf  #: seconds since the epoch; inf: not known
+
+
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     """One look at the cluster."""
 
@@ -299,6 +306,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     plans_softly: bool = False  #: ``--time-min`` is to plan with, and we may take it back
     reopens: bool = False  #: we may give jobs that do not start as planned their range back
     shown: frozenset[str] = frozenset()  #: decisions whose jobs wait or run
+    #: says what of a dependency is not satisfied yet, for a job of that user and name
+    awaited: Callable[[str, str, str], Awaited] = lambda *_: Awaited()
 
     def partition(self, name: str) -> Partition | None:
         """Partition of that name; the empty name means the default one."""

@@ -14,10 +14,12 @@ from typing import NamedTuple
 
 from msgspec.structs import asdict
 
-from sacct_ingest.text.admin_comment import decision_id_in, parse
+from sacct_ingest.text.admin_comment import decision_id_in
 from sacct_ingest.text.hostlist import NodeNames
 from slurm_plugin.slurm import cluster_state
 from slurm_plugin.slurm import node_pool as pools
+from slurm_plugin.slurm.dependencies import JobTimes
+from slurm_plugin.slurm.expected_ends import expected_end_s, expected_run_time_s
 from slurm_plugin.slurm.limits import LimitTables
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.startable import UNUSABLE, WAITS, StartableJobs, share_of_each
@@ -82,6 +84,7 @@ def build(
         keeps_limit=settings.keeps_limit and not settings.plans_softly,
         plans_softly=settings.plans_softly and settings.may_update,
         reopens=settings.may_update,
+        awaited=JobTimes(raw.jobs, taken_s).awaited,
         shown=frozenset(filter(None, (decision_id_in(job.admin_comment) for job in raw.jobs))),
     )
 
@@ -350,24 +353,8 @@ def _mean(name: str, depth: int, taken_s: float, previous: cluster_state.Cluster
     return before.queue_mean + share * (depth - before.queue_mean)
 
 
-_RELIABLE = "reliable"
 #: Planned jobs that are moved ahead, at most: each costs steps in proportion to those before.
 _MOVED = 200
-
-
-def expected_run_time_s(job: cluster_state.RawJob) -> float | None:
-    """Longest run time to be expected of a job; None: there is only its time limit."""
-    note = parse(job.admin_comment) if job.admin_comment else None
-    if note is None or note.verdict != _RELIABLE or note.nodes != job.nodes:
-        return None
-    return float(note.high_s)
-
-
-def expected_end_s(job: cluster_state.RawJob, now_s: float) -> float:
-    """When a running job ends: by its prediction, or by its limit where that is over."""
-    longest_s = expected_run_time_s(job)
-    end = inf if longest_s is None else job.start_s + longest_s
-    return min(end, job.end_s) if end > now_s else job.end_s
 
 
 def whole_nodes(job: cluster_state.RawJob, nodes: int, node: tuple[int, int]) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
-from math import inf, log
+from math import exp, inf, log
+from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,6 +23,7 @@ from sacct_ingest.text.admin_comment import parse
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook
 from slurm_plugin.slurm.cluster_state import Cluster, RawJob, RawState
+from slurm_plugin.slurm.dependencies import JobTimes, Span, span_by_limit
 from slurm_plugin.slurm.outlook import PartitionOutlook, class_for
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.startable import WAITS
@@ -255,7 +257,21 @@ class Outlooks:
             name: msgspec.structs.replace(part, outlook=latest.get(name))
             for name, part in cluster.partitions.items()
         }
-        return msgspec.structs.replace(cluster, partitions=parts)
+        times = JobTimes(raw.jobs, cluster.taken_s, self._span)
+        return msgspec.structs.replace(cluster, partitions=parts, awaited=times.awaited)
+
+    def _span(self, job: RawJob, now_s: float) -> Span:
+        """Tell when a job starts and ends, by medians of its start and its run time."""
+        span = span_by_limit(job, now_s)
+        start_s = span.start_s
+        if job.state in WAITS and (start := self._queued.starts.get(job.job_id or 0)):
+            start_s = max(self._queued.made_s + start.median_s, now_s)
+        times_s = [exp(log_s) for log_s in self._run_times(job)[0]]
+        # Of one that runs, of such as take longer than it did so far.
+        longer_s = [time_s for time_s in times_s if start_s + time_s > now_s]
+        if not longer_s or start_s == inf:
+            return Span(start_s, span.end_s)
+        return Span(start_s, start_s + min(median(longer_s), job.limit_s or inf))
 
     @property
     def made_s(self) -> float | None:

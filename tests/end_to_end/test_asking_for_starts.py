@@ -200,3 +200,15 @@ def test_slurm_is_asked_and_nothing_is_decided(enforcing):
 def test_slurms_starts_come_after_the_advice(enforcing):
     reported = enforcing.advise("--test-only", "-N", "1-8", "-t", "5", enforcing.script).stdout
     assert reported.index("#SBATCH --nodes=") < reported.index("Starts as Slurm estimates them")
+
+
+def test_a_job_that_waits_for_another_starts_when_that_has_ended(enforcing):
+    with busy(enforcing, "-N1") as before:
+        dependent = ("--json", "-N", "1-4", "-t", "5", f"--dependency=afterany:{before}")
+        reported = json.loads(enforcing.advise(*dependent, enforcing.script).stdout)
+        waits_s = [row["wait_s"] for row in reported["rows"]]
+        assert all(RUN_S - 300 < wait_s < RUN_S + 60 for wait_s in waits_s), waits_s
+        assert reported["awaited_text"].startswith(f"It waits for job {before}, until about ")
+    reported = json.loads(enforcing.advise(*dependent, enforcing.script).stdout)
+    assert not reported["awaited_text"]
+    assert all(row["wait_s"] < RUN_S - 300 for row in reported["rows"])

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sacct_ingest.text.admin_comment import Note, build
 from slurm_plugin.slurm import snapshot
+from slurm_plugin.slurm.expected_ends import expected_end_s, expected_run_time_s
 from slurm_plugin.slurm.node_pool import NodeShare, profile
 from tests.slurm_plugin.slurm.test_snapshot import HOUR, NOW, node, pending, running, view
 
@@ -102,8 +103,8 @@ def test_a_queued_job_with_all_memory_takes_whole_nodes():
     assert snapshot.whole_nodes(job, 2, (4, 2000)) == 2
     assert snapshot.whole_nodes(job, 2, (4, 0)) == 1
     assert snapshot.whole_nodes(pending(3), 3, (4, 2000)) == 3
-    assert snapshot.expected_run_time_s(pending(1)) is None
-    assert snapshot.expected_end_s(running("n1", inf), NOW) == inf
+    assert expected_run_time_s(pending(1)) is None
+    assert expected_end_s(running("n1", inf), NOW) == inf
 
 
 changes = st.lists(st.tuples(st.integers(1, 100).map(float), st.integers(-6, 6)), max_size=8).map(

@@ -174,6 +174,26 @@ def test_jobs_that_wait_have_an_estimate_of_their_own():
     assert made.queued_starts().starts[9].median_s == pytest.approx(100_000, rel=0.1)
 
 
+def test_a_job_behind_others_starts_when_the_queue_lets_expect_their_ends():
+    """By what such runs took, not by limits; behind one that waits, by its start in the queue."""
+    known = {"user": "alice", "name": "solve", "nodes": 4, "limit_s": 100_000.0}
+    state = full()
+    behind = pending(9, tres={"cpu": 8.0}, **known)
+    runs = running(5, "n0", end_s=NOW + 100_000, **known)
+    made = outlooks(stored(table(key="alice/solve")))
+    cluster = attached(made, replace(state, jobs=[*state.jobs, behind, runs]))
+    run_s = table().median_s[table().nodes.index(4)]
+
+    def begin_s(dependency):
+        return cluster.awaited(dependency, "alice", "next").begin_s - NOW
+
+    assert begin_s("afterok:5") == pytest.approx(run_s - 100, abs=0.2 * run_s)
+    start_s = made.queued_starts().starts[9].median_s
+    assert begin_s("after:9") == pytest.approx(start_s)
+    assert begin_s("afterok:9") == pytest.approx(start_s + run_s, rel=0.1)
+    assert begin_s("afterok:1") == pytest.approx(100_000)
+
+
 def test_jobs_that_wait_are_corrected_as_others_of_their_size():
     made = outlooks()
     small, whole = (

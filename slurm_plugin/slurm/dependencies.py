@@ -1,0 +1,102 @@
+"""When a job may start that waits for others (``--dependency``), as far as their ends are known."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from typing import NamedTuple
+
+from slurm_plugin.slurm.cluster_state import Awaited, RawJob
+from slurm_plugin.slurm.expected_ends import expected_end_s
+from slurm_plugin.slurm.startable import WAITS
+
+_MINUTE_S = 60.0
+#: A job that is waited for: ``123``, ``123_4`` or ``123_*``, and ``+5`` minutes more.
+_JOB = re.compile(r"(\d+)(?:_(?:\d+|\*))?(?:\+(\d+))?")
+#: Waits for the start of a job; all other kinds for its end.
+_AFTER = "after"
+#: Waits for all jobs of its user and name.
+_SINGLETON = "singleton"
+
+
+class Span(NamedTuple):
+    """When a job starts and ends, seconds since the epoch; inf: not known."""
+
+    start_s: float
+    end_s: float
+
+
+def span_by_limit(job: RawJob, now_s: float) -> Span:
+    """Tell it by Slurm's plan, and by the note of a job or its limit."""
+    start_s = max(job.start_s, now_s) if job.state in WAITS else job.start_s
+    return Span(start_s, expected_end_s(job, now_s))
+
+
+@dataclass(frozen=True)
+class JobTimes:
+    """When the jobs of one view start and end.
+
+    jobs: all that wait or run.
+    now_s: when Slurm was asked, seconds since the epoch.
+    span_of: tells when a job starts and ends.
+    """
+
+    jobs: Sequence[RawJob]
+    now_s: float
+    span_of: Callable[[RawJob, float], Span] = span_by_limit
+
+    def awaited(self, dependency: str, user: str, name: str) -> Awaited:
+        """Tell what of a dependency is not satisfied yet.
+
+        Where one of several conditions is enough, that which is satisfied first.  Jobs that are
+        not there have ended.
+
+        dependency: as sbatch takes it, ``afterok:12:13,after:14+5``.
+        user, name: of the job; with ``singleton`` it waits for all that have both.
+        """
+        any_of, texts = "?" in dependency, re.split("[,?]", dependency)
+        conditions = [self._condition(text) for text in texts if ":" in text]
+        if _SINGLETON in texts:
+            alike = [job for job in self.jobs if (job.user, job.name) == (user, name)]
+            numbers = dict.fromkeys(job.array_id or job.job_id for job in alike)
+            conditions.append(self._condition(f"{_SINGLETON}:{':'.join(map(str, numbers))}"))
+        if not conditions or (any_of and any(not one.jobs for one in conditions)):
+            return Awaited()
+        if any_of:
+            return min(conditions, key=lambda one: one.begin_s)
+        jobs = dict.fromkeys(job_id for one in conditions for job_id in one.jobs)
+        return Awaited(tuple(jobs), max(one.begin_s for one in conditions))
+
+    def _condition(self, text: str) -> Awaited:
+        kind, _, jobs = text.strip().partition(":")
+        left = list(self._left(kind, jobs))
+        begin_s = max((begin_s for _, begin_s in left), default=-inf)
+        return Awaited(tuple(job_id for job_id, _ in left), begin_s)
+
+    def _left(self, kind: str, jobs: str) -> Iterator[tuple[int, float]]:
+        """Give the jobs of one condition that are waited for, each with when that is over."""
+        for match in _JOB.finditer(jobs):
+            job_id, delay_s = int(match[1]), _MINUTE_S * int(match[2] or 0)
+            if (span := self._span(job_id)) is None:
+                continue
+            begin_s = delay_s + (span.start_s if kind == _AFTER else span.end_s)
+            if begin_s > self.now_s:
+                yield job_id, begin_s
+
+    def _span(self, number: int) -> Span | None:
+        """Start and end of a job, of an array those of its last task; None: it is not there."""
+        spans = [self.span_of(job, self.now_s) for job in self._numbered.get(number, ())]
+        if not spans:
+            return None
+        return Span(max(one.start_s for one in spans), max(one.end_s for one in spans))
+
+    @cached_property
+    def _numbered(self) -> dict[int, list[RawJob]]:
+        """Jobs by their number, and tasks by that of their array."""
+        numbered: dict[int, list[RawJob]] = {}
+        for job in self.jobs:
+            for number in {job.job_id, job.array_id}:
+                if number is not None:
+                    numbered.setdefault(number, []).append(job)
+        return numbered
