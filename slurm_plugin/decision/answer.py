@@ -11,8 +11,8 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text import admin_comment
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.decision import messages
+from slurm_plugin.decision.adjustment import change_of, lines_of
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.effect import change_of, lines_of
 from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.levers.all_levers import tag_texts
 from slurm_plugin.decision.policy import Action, Decision
@@ -31,8 +31,8 @@ def permitted(case: DecisionContext, decided: Decision) -> Answer:
     if mode is Mode.ENFORCE and decided.action is Action.REFUSE:
         answer.action = "refuse"
     elif mode is Mode.ENFORCE:
-        change = change_of(decided.effects)
-        lines += lines_of(decided.effects, every=case.site.tell_changes)
+        change = change_of(decided.adjustments)
+        lines += lines_of(decided.adjustments, every=case.site.tell_changes)
         if change != Change():
             answer.action, answer.set = "set", change
     replaced = change.time_limit is not None or answer.action == "refuse"
@@ -73,8 +73,8 @@ def row_of(
     asked, chosen = decided.request, decided.chosen
     limited = request.limit_s is not None and request.limit_s < inf
     fields: dict[str, Any] = {}
-    for effect in decided.effects:
-        fields |= effect.recorded
+    for adjustment in decided.adjustments:
+        fields |= adjustment.recorded
     if table is not None:
         fields |= {"key_level": table.level, "key": table.key, "label": table.label}
         fields["verdict"] = table.verdict.value
@@ -121,8 +121,8 @@ def note_of(
     case: DecisionContext, decided: Decision, change: Change | None, *, decision_id: str
 ) -> str:
     """Text for the job's admin_comment; empty without a prediction."""
-    effects = decided.effects if change else ()
-    predictions = [effect.prediction for effect in effects if effect.prediction]
+    adjustments = decided.adjustments if change else ()
+    predictions = [adjustment.prediction for adjustment in adjustments if adjustment.prediction]
     if decided.chosen is not None:
         predictions.insert(0, decided.chosen.prediction)
     if case.table is None or not predictions:
@@ -130,8 +130,8 @@ def note_of(
     one, unit = predictions[0], case.request.unit
     asked = decided.request if decided.action is Action.SET else None
     noted: dict[str, Any] = {}
-    for effect in effects:
-        noted |= effect.noted
+    for adjustment in adjustments:
+        noted |= adjustment.noted
     return admin_comment.build(
         admin_comment.Note(
             decision_id=decision_id,

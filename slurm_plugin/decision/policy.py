@@ -18,7 +18,7 @@ from predictor.waits.estimate import ENOUGH
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import OnMissed, TimeUse
 from slurm_plugin.decision import allowed_counts as counting
-from slurm_plugin.decision.effect import Effect
+from slurm_plugin.decision.adjustment import Adjustment
 from slurm_plugin.decision.explore import TriedCount, count_to_try, tries_of
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext, PolicyInput
 from slurm_plugin.decision.time_limits import TimeLimits, whole_minutes
@@ -54,7 +54,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     options: Sequence[Option] = ()  #: all that were weighed
     remedies: Sequence[str] = ()  #: what would make the deadline, in words
     better: "Decision | None" = None  #: on a count that its runs proved, where none is changed
-    effects: Sequence[Effect] = ()  #: what each lever does to the job
+    adjustments: Sequence[Adjustment] = ()  #: what each lever does to the job
 
 
 def decide(given: PolicyInput) -> Decision:

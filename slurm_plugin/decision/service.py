@@ -21,7 +21,7 @@ from slurm_plugin.decision.answer import note_of, permitted, row_of
 from slurm_plugin.decision.bookings import Bookings
 from slurm_plugin.decision.context import DecisionContext, PartitionContext
 from slurm_plugin.decision.explore import PendingTries, RecentCounts
-from slurm_plugin.decision.levers.all_levers import tag_texts, with_effects
+from slurm_plugin.decision.levers.all_levers import tag_texts, with_adjustments
 from slurm_plugin.decision.levers.lever import Surroundings
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.node_options import PolicyInput
@@ -196,7 +196,7 @@ class DecisionService:
         """Decide, under an id of its own."""
         decided, decision_id = self._with_remedies(case, self._decide(case)), self._new_id()
         around = Surroundings(self._config, self._cluster, self.plans)
-        decided = with_effects(case, decided, around)
+        decided = with_adjustments(case, decided, around)
         answer = permitted(case, decided)
         if decided.reason is Reason.LEARNING and answer.set is not None and case.table:
             self.tries.add(case.table, decision_id, case.now_s)

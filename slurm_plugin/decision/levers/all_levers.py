@@ -12,16 +12,24 @@ from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.text.formatting import printable
 
 #: In the order in which users are told of them.
-LEVERS: tuple[Lever, ...] = (node_count.effect, time_limit.effect, memory.effect, soft_limit.effect)
+LEVERS: tuple[Lever, ...] = (
+    node_count.adjustment,
+    time_limit.adjustment,
+    memory.adjustment,
+    soft_limit.adjustment,
+)
 _WORDS = (time_limit.TAG_WORD, memory.TAG_WORD)
 #: Between a word of a tag and why it comes to nothing.
 UNHEEDED = " changes nothing: "
 
 
-def with_effects(case: DecisionContext, decided: Decision, around: Surroundings) -> Decision:
+def with_adjustments(case: DecisionContext, decided: Decision, around: Surroundings) -> Decision:
     """Give a decision with what each lever does to the job."""
-    effects = (lever(case, decided, around) for lever in LEVERS)
-    return replace(decided, effects=tuple(effect for effect in effects if effect is not None))
+    adjustments = (lever(case, decided, around) for lever in LEVERS)
+    return replace(
+        decided,
+        adjustments=tuple(adjustment for adjustment in adjustments if adjustment is not None),
+    )
 
 
 def tag_texts(case: DecisionContext, decided: Decision) -> list[str]:

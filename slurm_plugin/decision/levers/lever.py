@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from sacct_ingest.text.tag import Tag
 from slurm_plugin.config.settings import Config
+from slurm_plugin.decision.adjustment import Adjustment
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.effect import Effect
 from slurm_plugin.decision.policy import Decision
 from slurm_plugin.decision.soft_plans import SoftPlans
 from slurm_plugin.slurm.cluster_state import Cluster
@@ -22,7 +22,7 @@ class Surroundings:
 
 
 #: Says what it does to a job; None: nothing.  A count and its limit are those that were chosen.
-Lever = Callable[[DecisionContext, Decision, Surroundings], Effect | None]
+Lever = Callable[[DecisionContext, Decision, Surroundings], Adjustment | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.tag import Tag
 from slurm_plugin.config.setting_types import MemoryUse, Mode
 from slurm_plugin.config.settings import Config
+from slurm_plugin.decision.adjustment import Adjustment
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.effect import Effect
 from slurm_plugin.decision.levers.lever import Surroundings, TagWord
 from slurm_plugin.decision.memory_need import most_between
 from slurm_plugin.decision.policy import Action, Decision
@@ -34,15 +34,15 @@ _LEAST_MIB = 256
 _WORTH = 0.95
 
 
-def effect(case: DecisionContext, decided: Decision, around: Surroundings) -> Effect | None:
+def adjustment(case: DecisionContext, decided: Decision, around: Surroundings) -> Adjustment | None:
     """Write less memory; what it would be is recorded in each mode."""
     memory = _lower(case, decided, around.config)
     if memory is None:
         return None
     recorded = {"given_mem_mib": memory.given_mib, "asked_mem_mib": memory.asked_mib}
     if case.site.mode is not Mode.ENFORCE:
-        return Effect(recorded=recorded)
-    return Effect(
+        return Adjustment(recorded=recorded)
+    return Adjustment(
         change=memory.change,
         line=f"this job has --mem={memory.given_mib}M instead of {memory.asked_mib}M",
         noted={"mem_mib": memory.given_mib},
@@ -51,7 +51,7 @@ def effect(case: DecisionContext, decided: Decision, around: Surroundings) -> Ef
 
 
 def _asked_in_vain(tag: Tag, case: DecisionContext, decided: Decision) -> bool:
-    lower = any("given_mem_mib" in effect.recorded for effect in decided.effects)
+    lower = any("given_mem_mib" in adjustment.recorded for adjustment in decided.adjustments)
     return tag.mem == MemoryUse.AUTO and case.request.lower_memory and not lower
 
 

@@ -6,8 +6,8 @@ from typing import Any
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.decision import sizes
+from slurm_plugin.decision.adjustment import Adjustment
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.effect import Effect
 from slurm_plugin.decision.eligibility import UNBOUNDED
 from slurm_plugin.decision.levers import time_limit
 from slurm_plugin.decision.levers.lever import Surroundings
@@ -16,13 +16,13 @@ from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.protocol.decision_messages import Change
 
 
-def effect(case: DecisionContext, decided: Decision, _: Surroundings) -> Effect | None:
+def adjustment(case: DecisionContext, decided: Decision, _: Surroundings) -> Adjustment | None:
     """Write the chosen count, and what the user asked for by that count."""
     chosen = decided.chosen
     if case.site.mode is not Mode.ENFORCE or decided.action is not Action.SET or chosen is None:
         return None
     change = _change(case, chosen)
-    return Effect(
+    return Adjustment(
         change=change,
         line=_line(case, decided, chosen),
         urgent=decided.learns is not None,

@@ -10,8 +10,8 @@ from predictor.table import at, covers
 from predictor.types import PredictionTable
 from sacct_ingest.records import JobState
 from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.decision.adjustment import Adjustment
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.effect import Effect
 from slurm_plugin.decision.levers import time_limit
 from slurm_plugin.decision.levers.lever import Surroundings
 from slurm_plugin.decision.policy import Action, Decision
@@ -24,7 +24,7 @@ from slurm_plugin.text.formatting import limit_text
 MOST_AGE_S = 60.0
 
 
-def effect(case: DecisionContext, decided: Decision, around: Surroundings) -> Effect | None:
+def adjustment(case: DecisionContext, decided: Decision, around: Surroundings) -> Adjustment | None:
     """Write the limit to plan with, for as long as Slurm is known to plan so."""
     minutes, cluster = case.job.time_limit, around.cluster
     if not (case.request.soft and case.site.mode is Mode.ENFORCE and minutes and cluster):
@@ -43,7 +43,7 @@ def effect(case: DecisionContext, decided: Decision, around: Surroundings) -> Ef
     if limit_s >= own_s:
         return None
     soft_min = round(limit_s / 60)
-    return Effect(
+    return Adjustment(
         change=Change(soft_min=soft_min, soft_until=int(cluster.taken_s + MOST_AGE_S)),
         line=f"planned for {limit_text(limit_s)}, may run its {limit_text(own_s)}",
         noted={"soft_min": soft_min, "own_min": minutes},

@@ -7,9 +7,9 @@ from predictor.application.request import for_request
 from predictor.table import verdict_at
 from sacct_ingest.text.tag import Tag
 from slurm_plugin.config.setting_types import Mode, TimeUse
+from slurm_plugin.decision.adjustment import Adjustment
 from slurm_plugin.decision.allowed_counts import trusted
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.effect import Effect
 from slurm_plugin.decision.levers.lever import Surroundings, TagWord
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.time_limits import TimeLimits
@@ -17,7 +17,7 @@ from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.text.formatting import duration
 
 
-def effect(case: DecisionContext, decided: Decision, _: Surroundings) -> Effect | None:
+def adjustment(case: DecisionContext, decided: Decision, _: Surroundings) -> Adjustment | None:
     """Write the limit, and the ``--time-min`` that backfill may cut it down to."""
     minutes, own = limit_min(case, decided), case.job.time_limit
     if minutes is None:
@@ -26,7 +26,7 @@ def effect(case: DecisionContext, decided: Decision, _: Surroundings) -> Effect 
     least = round(limits.least_s / 60) if limits and limits.least_s else None
     time = f"--time={duration(60.0 * minutes)}"
     instead = f" instead of {duration(60.0 * own)}" if own is not None else ""
-    return Effect(
+    return Adjustment(
         change=Change(time_limit=minutes, time_min=least),
         line=f"this job has {time}{instead}" if minutes != own else "",
         clause=f"with {time}{instead}",

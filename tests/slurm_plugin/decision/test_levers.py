@@ -8,7 +8,7 @@ import pytest
 from slurm_plugin.config.setting_types import Mode, SoftUse
 from slurm_plugin.config.settings import Config, TimeLimit
 from slurm_plugin.decision import service as deciding
-from slurm_plugin.decision.effect import Effect, lines_of
+from slurm_plugin.decision.adjustment import Adjustment, lines_of
 from slurm_plugin.decision.levers import all_levers
 from slurm_plugin.decision.policy import Action
 from slurm_plugin.protocol.decision_messages import Change
@@ -26,15 +26,15 @@ def fields(change):
 
 @pytest.fixture
 def judged(monkeypatch):
-    """Have each decision with its effects noted down beside the job it is about."""
+    """Have each decision with its adjustments noted down beside the job it is about."""
     noted = []
 
     def spy(case, decided, around):
-        made = all_levers.with_effects(case, decided, around)
+        made = all_levers.with_adjustments(case, decided, around)
         noted.append((case, made))
         return made
 
-    monkeypatch.setattr(deciding, "with_effects", spy)
+    monkeypatch.setattr(deciding, "with_adjustments", spy)
     return noted
 
 
@@ -51,7 +51,9 @@ def test_an_answer_is_what_its_levers_write(site, judged):
     answers = [one for one in submitted(site, 7) if one.reason != "off"]
     assert len(answers) == len(judged)
     for answer, (case, decided) in zip(answers, judged, strict=True):
-        written = Counter(field for effect in decided.effects for field in fields(effect.change))
+        written = Counter(
+            field for adjustment in decided.adjustments for field in fields(adjustment.change)
+        )
         assert set(written.values()) <= {1}, "two levers write one field"
         if case.site.mode is not Mode.ENFORCE or decided.action is Action.REFUSE:
             assert not written
@@ -80,9 +82,11 @@ def test_levers_are_independent(monkeypatch):
 
 
 def test_a_user_told_of_one_change_is_told_of_all():
-    count = Effect(line="this job runs on 4 nodes instead of 8")
-    longer = Effect(line="this job has --time=02:00:00", clause="with --time=02:00:00", urgent=True)
-    memory = Effect(line="this job has --mem=100M instead of 200M")
+    count = Adjustment(line="this job runs on 4 nodes instead of 8")
+    longer = Adjustment(
+        line="this job has --time=02:00:00", clause="with --time=02:00:00", urgent=True
+    )
+    memory = Adjustment(line="this job has --mem=100M instead of 200M")
     assert lines_of([count, memory], every=False) == []
     together = [
         "nimo: this job runs on 4 nodes instead of 8, with --time=02:00:00",

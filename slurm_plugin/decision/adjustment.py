@@ -9,7 +9,7 @@ from predictor.types import Prediction
 from slurm_plugin.protocol.decision_messages import Change
 
 
-class Effect(msgspec.Struct, frozen=True, kw_only=True):
+class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
     """What a lever does to a job, or would do where the mode of the job permits it."""
 
     change: Change = msgspec.field(default_factory=Change)  #: fields of the job that it writes
@@ -21,27 +21,27 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     prediction: Prediction | None = None  #: what it rests on, where the decision has no count
 
 
-def change_of(effects: Iterable[Effect]) -> Change:
-    """Join the fields that effects write: each lever has its own."""
+def change_of(adjustments: Iterable[Adjustment]) -> Change:
+    """Join the fields that adjustments write: each lever has its own."""
     joined: dict[str, Any] = {}
-    for effect in effects:
-        fields = msgspec.structs.asdict(effect.change).items()
+    for adjustment in adjustments:
+        fields = msgspec.structs.asdict(adjustment.change).items()
         joined |= {name: value for name, value in fields if value is not None}
     return Change(**joined)
 
 
-def lines_of(effects: Iterable[Effect], *, every: bool) -> list[str]:
-    """Say what effects do to a job, to its user.
+def lines_of(adjustments: Iterable[Adjustment], *, every: bool) -> list[str]:
+    """Say what adjustments do to a job, to its user.
 
     every: tell of every change; otherwise of all where one is urgent.
     """
-    told = [effect for effect in effects if effect.line]
-    if not (every or any(effect.urgent for effect in told)):
+    told = [adjustment for adjustment in adjustments if adjustment.line]
+    if not (every or any(adjustment.urgent for adjustment in told)):
         return []
     lines: list[str] = []
-    for effect in told:
-        if effect.clause and lines:
-            lines[-1] += f", {effect.clause}"
+    for adjustment in told:
+        if adjustment.clause and lines:
+            lines[-1] += f", {adjustment.clause}"
         else:
-            lines.append(f"nimo: {effect.line}")
+            lines.append(f"nimo: {adjustment.line}")
     return lines
