@@ -4,17 +4,20 @@ Imports nothing heavy: settings, times and YAML are loaded where they are read.
 """
 
 import argparse
+import os
 import signal
+import sys
 import time
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from slurm_plugin.config.settings_file import socket_of
+from slurm_plugin.text.streams import Heading, printable_lines, unfiltered
 from slurm_plugin.text.table_columns import Table, TableOptions, terminal_width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from slurm_plugin.config.settings import Config
 
@@ -103,6 +106,17 @@ def print_table(table: Table, args: argparse.Namespace) -> None:
     print(
         table.parsable(options) if args.parsable2 else table.text(options, width=terminal_width())
     )
+
+
+def print_parts(parts: "Iterable[str]") -> None:
+    """Print parts, one below the other, headings bold where the terminal can and may."""
+    bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    for part in parts:
+        if bold and isinstance(part, Heading):
+            text = f"\033[1m{printable_lines(part)}\033[0m"
+            print(text, file=unfiltered(sys.stdout))
+        else:
+            print(part)
 
 
 def moment(text: str) -> int:

@@ -4,10 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.config.settings import Policy
 from slurm_plugin.evaluation.effects import Gain
@@ -17,7 +13,8 @@ from slurm_plugin.reports import chart
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.headline import proven_lines
 from slurm_plugin.text import table_columns as cols
-from slurm_plugin.text.formatting import count, duration, percent
+from slurm_plugin.text.formatting import beside, count, duration, percent, wrapped
+from slurm_plugin.text.streams import Heading
 
 #: More rigid jobs than this, beyond those of chance, that take twice as long are worth a sentence.
 UNLUCKY = 0.01
@@ -41,24 +38,24 @@ class ReplayReport:
 
 def render(
     report: ReplayReport, options: cols.TableOptions | None = None, *, width: int = cols.WIDTH
-) -> RenderableType:
-    """Lay the report out for a terminal.
+) -> Iterator[str]:
+    """Give the parts of the report for a terminal.
 
     options: columns, order and titles of the table of settings that the user asks for.
     width: columns of the terminal.
     Raises NoColumn: the options name a column that there is not.
     """
-    title = Text(title_of(report), style="bold")
     settings = setting_table(report, report.suggested).text(options, width=width)
-    groups = Table.grid(padding=(0, 2))
-    for row in _group_rows(report):
-        groups.add_row(*row)
-    parts: list[RenderableType] = [title, Text(f"\n{settings}\n", no_wrap=True)]
-    parts += [Text(_groups_title(report)), groups]
-    parts.append(Text(f"\n{verdict(report)}", style="bold"))
-    parts += [Text(f"\n{line}") for line in proven_lines(report.proven)]
-    parts += [Text(f"- {line}") for line in report.assumptions]
-    return Group(*parts)
+    yield Heading(wrapped(title_of(report), width))
+    yield f"\n{settings}\n"
+    yield wrapped(_groups_title(report), width)
+    rows = list(_group_rows(report))
+    wide = max(len(name) for name, _, _ in rows) + 2
+    most = max(len(jobs) for _, jobs, _ in rows)
+    yield beside([(f"{name:{wide}}{jobs:{most}}", text) for name, jobs, text in rows], width)
+    yield Heading(wrapped(f"\n{verdict(report)}", width))
+    yield from (wrapped(f"\n{line}", width) for line in proven_lines(report.proven))
+    yield from (wrapped(f"- {line}", width) for line in report.assumptions)
 
 
 def title_of(report: ReplayReport) -> str:
@@ -297,7 +294,7 @@ def _groups_title(report: ReplayReport) -> str:
     )
 
 
-def _group_rows(report: ReplayReport) -> Iterator[Sequence[str]]:
+def _group_rows(report: ReplayReport) -> Iterator[tuple[str, str, str]]:
     """Moldable and rigid jobs apart, for the setting that matters most."""
     chosen = _chosen(report)
     for name, jobs, comparison in (

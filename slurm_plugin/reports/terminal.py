@@ -1,14 +1,8 @@
 """The report of decisions and outcomes as tables on a terminal."""
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.evaluation.accuracy import Accuracy
@@ -20,83 +14,68 @@ from slurm_plugin.protocol.status_messages import SHARE
 from slurm_plugin.reports.curve_text import next_run, record_line, standing_line
 from slurm_plugin.reports.headline import headline, tries_text
 from slurm_plugin.reports.sheets import decision_of, find, sheets_of
-from slurm_plugin.text.formatting import count, hours, percent, printable, span, wrapped
-from slurm_plugin.text.streams import safe_console
+from slurm_plugin.text.formatting import beside, count, hours, percent, printable, span, wrapped
+from slurm_plugin.text.streams import Heading
 from slurm_plugin.text.table_columns import WIDTH
 
 _MOST = 10  #: rows of a list that is only a summary
 _APPLICATIONS = 50  #: a thousand rows are too long to read, and their layout takes seconds
 
 
-def console_for(*, terminal: bool) -> Console:
-    """Make a console on stdout; without a terminal it has no colour, and 80 columns."""
-    return safe_console(sys.stdout, highlight=False, width=None if terminal else WIDTH)
-
-
 def render(
     report: OutcomeReport, reasons: Mapping[str, str], *, width: int = WIDTH
-) -> RenderableType:
-    """Lay out what stands below the title of the report.
+) -> Iterator[str]:
+    """Give the parts of what stands below the title of the report.
 
     report: what ``outcomes.OutcomeTally`` made.
     reasons: plain words for the names of reasons; a name that is not in it stands for itself.
     width: columns of the terminal.
     """
-    parts = [*(_of_decisions(report, reasons, width) if report.decisions else ())]
-    parts += _rows("Beyond the knee", report.waste, _waste)
-    parts += _rows("Unused resources", report.unused, _unused)
+    if report.decisions:
+        yield from _of_decisions(report, reasons, width)
+    yield from _rows("Beyond the knee", report.waste, _waste, width)
+    yield from _rows("Unused resources", report.unused, _unused, width)
     if report.energy:
-        parts += [_head("Energy and cost"), _table(report, "energy", _MOST, width)]
+        yield _head("Energy and cost")
+        yield _table(report, "energy", _MOST, width)
     if report.arrays:
-        parts.append(_head("Job arrays, the newest first"))
-        parts.append(_table(report, "arrays", _MOST, width))
-    return Group(*(_folded(part, width) for part in parts))
+        yield _head("Job arrays, the newest first")
+        yield _table(report, "arrays", _MOST, width)
 
 
-def _of_decisions(
-    report: OutcomeReport, reasons: Mapping[str, str], width: int
-) -> list[RenderableType]:
-    first = [Text(printable(line)) for line in headline(report).lines()]
-    parts: list[RenderableType] = [*first]
+def _of_decisions(report: OutcomeReport, reasons: Mapping[str, str], width: int) -> Iterator[str]:
+    yield from (wrapped(printable(line), width) for line in headline(report).lines())
     # Those that NIMO may have harmed come first.
     stopped = "NIMO changed these jobs, and a limit or deadline stopped them"
-    parts += [*_rows(stopped, report.stopped, _stopped, table="stopped"), _summary(report)]
+    yield from _rows(stopped, report.stopped, _stopped, width, table="stopped")
+    yield f"\n{beside(_lines(report), width)}"
     if report.unchanged:
-        grid = Table.grid(padding=(0, 2))
-        grid.add_column(justify="right")
-        grid.add_column()
-        for reason, number in report.unchanged.items():
-            grid.add_row(str(number), reasons.get(reason, reason))
-        parts += [_head("Passed unchanged because"), Padding(grid, (0, 0, 0, 2), expand=False)]
-    parts += [_head("Applications"), _table(report, "applications", _APPLICATIONS, width)]
-    if left_out := len(report.applications) - _APPLICATIONS:
-        parts += [Text(f"  and {left_out} more: nimo report -P")] if left_out > 0 else []
-    # Text, not markup: labels are the users' own.
-    parts += [Text(standing_line(row)) for row in report.switched_off]
+        yield _head("Passed unchanged because")
+        counted = [(number, reasons.get(name, name)) for name, number in report.unchanged.items()]
+        wide = len(str(max(report.unchanged.values())))
+        yield beside([(f"  {number:{wide}}", text) for number, text in counted], width)
+    yield _head("Applications")
+    yield _table(report, "applications", _APPLICATIONS, width)
+    left_out = len(report.applications) - _APPLICATIONS
+    if left_out > 0:
+        yield f"  and {left_out} more: nimo report -P"
+    yield from (wrapped(standing_line(row), width) for row in report.switched_off)
     title = "Outcomes of the last predictions"
-    parts += _rows(title, report.records, _record, table="records")
+    yield from _rows(title, report.records, _record, width, table="records")
     title = "What would improve predictions"
-    parts += _rows(title, report.problems, _problem, table="problems")
-    return parts
-
-
-def _folded(part: RenderableType, width: int) -> RenderableType:
-    """Fold lines of prose as wide as the terminal; what is indented stays so."""
-    if not isinstance(part, Text):
-        return part
-    return Text(wrapped(part.plain, width), style=part.style, no_wrap=True)
+    yield from _rows(title, report.problems, _problem, width, table="problems")
 
 
 def _rows(
-    title: str, rows: Sequence[Any], sentence: Callable[[Any], str], *, table: str = ""
-) -> Iterator[Text]:
+    title: str, rows: Sequence[Any], sentence: Callable[[Any], str], width: int, *, table: str = ""
+) -> Iterator[str]:
     """Head the first rows of a table, a sentence each; nothing without any."""
     if rows:
         yield _head(title)
     for row in rows[:_MOST]:
-        yield Text(f"  {sentence(row)}")
+        yield wrapped(f"  {sentence(row)}", width)
     if table and len(rows) > _MOST:
-        yield Text(f"  and {len(rows) - _MOST} more: nimo report -P --table {table}")
+        yield f"  and {len(rows) - _MOST} more: nimo report -P --table {table}"
 
 
 def _stopped(job: JobOutcome) -> str:
@@ -106,8 +85,8 @@ def _stopped(job: JobOutcome) -> str:
     )
 
 
-def _head(text: str) -> Text:
-    return Text(f"\n{text}", style="bold")
+def _head(text: str) -> Heading:
+    return Heading(f"\n{text}")
 
 
 def _record(row: RecordSummary) -> str:
@@ -168,15 +147,6 @@ def _saved(row: Unused) -> str:
         return ""
     short = f", too little for {count(row.short_jobs, 'job')}" if row.short_jobs else ""
     return f"; advice would have saved {' and '.join(saved)}{short}"
-
-
-def _summary(report: OutcomeReport) -> RenderableType:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column()
-    for name, text in _lines(report):
-        grid.add_row(name, text)
-    return Padding(grid, (1, 0, 0, 0), expand=False)
 
 
 def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
@@ -294,8 +264,6 @@ def _span(hours_: float) -> str:
     return time_span(3600 * hours_)
 
 
-def _table(report: OutcomeReport, name: str, most: int, width: int) -> Text:
+def _table(report: OutcomeReport, name: str, most: int, width: int) -> str:
     whole = find(sheets_of(report, {}), name)
-    # Text, not markup: a job's name is the user's text.
-    newest = replace(whole, rows=whole.rows[:most])
-    return Text(newest.text(width=width), no_wrap=True)
+    return replace(whole, rows=whole.rows[:most]).text(width=width)

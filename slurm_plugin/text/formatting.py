@@ -220,6 +220,24 @@ def wrapped(text: str, width: int) -> str:
     )
 
 
+def beside(rows: Iterable[tuple[str, str]], width: int) -> str:
+    """Put texts, folded, beside their names.
+
+    >>> print(beside([("modes", "off 2"), ("", "a text that is folded")], 20))
+    modes  off 2
+           a text that
+           is folded
+    """
+    named = list(rows)
+    indent = max((screen_width(name) for name, _ in named), default=0) + 2
+    lines: list[str] = []
+    for name, text in named:
+        first, *more = wrapped(text, max(width - indent, 1)).splitlines() or [""]
+        lines.append(f"{padded(name, indent, left=True)}{first}".rstrip())
+        lines += [" " * indent + line for line in more]
+    return "\n".join(lines)
+
+
 def _folded(line: str, width: int) -> Iterator[str]:
     indent = line[: len(line) - len(line.lstrip())]
     row = ""

@@ -6,7 +6,6 @@ around.  All of standard output and standard error goes through `SafeStream`, an
 through `SafeConsole`, with `printable` doing the work in both.
 """
 
-import re
 from collections.abc import Iterable
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
@@ -69,8 +68,14 @@ def unfiltered(stream: TextIO) -> TextIO:
     return stream.unfiltered if isinstance(stream, SafeStream) else stream
 
 
+class Heading(str):
+    """A part of what is printed that terminals show bold."""
+
+    __slots__ = ()
+
+
 def safe_console(stream: TextIO, **options: Any) -> "Console":
-    """Make a console of rich's on a stream, whose texts are printable and end without spaces.
+    """Make a console of rich's on a stream, whose texts are printable.
 
     options: as for :class:`rich.console.Console`.
     """
@@ -88,10 +93,4 @@ def safe_console(stream: TextIO, **options: Any) -> "Console":
             """Leave it to `slurm_plugin.cli.exit_status`."""
             raise BrokenPipeError
 
-    class Trimmed(SafeStream):
-        """rich fills the last column of a grid, and the blank line above it, with spaces."""
-
-        def write(self, text: str) -> int:
-            return self.unfiltered.write(re.sub(" +\n", "\n", text))
-
-    return SafeConsole(file=cast("IO[str]", Trimmed(unfiltered(stream))), **options)
+    return SafeConsole(file=cast("IO[str]", unfiltered(stream)), **options)

@@ -110,8 +110,8 @@ from rich.text import Text
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli.exit_status import guarded
 from slurm_plugin.text.log import set_up
-from slurm_plugin.reports.terminal import console_for
-from slurm_plugin.text.streams import json_text, safe_console
+from slurm_plugin.cli.command_context import print_parts
+from slurm_plugin.text.streams import Heading, json_text, safe_console
 text = msgspec.json.decode(sys.argv[1])
 def command():
     set_up(logging.INFO)
@@ -120,11 +120,11 @@ def command():
     sys.stdout.writelines([text, "\\n"])
     print(json_text({"name": text}))
     logging.info("%s", text)
-    for console in (console_for(terminal=True), safe_console(sys.stderr)):
-        table = Table(title=text)
-        table.add_column(text)
-        table.add_row(Text(text))
-        console.print(table, text)
+    print_parts([Heading(text), text])
+    table = Table(title=text)
+    table.add_column(text)
+    table.add_row(Text(text))
+    safe_console(sys.stderr).print(table, text)
     if sys.argv[2] == "ours":
         raise NimoError(text)
     raise ValueError(text)

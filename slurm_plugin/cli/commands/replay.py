@@ -7,7 +7,6 @@ ended before the replay begins.  Nothing is submitted and nothing is stored.
 import argparse
 import json
 import os
-import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack
@@ -24,6 +23,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, duration, percent, printable
 from slurm_plugin.text.streams import json_text
+from slurm_plugin.text.table_columns import terminal_width
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow
@@ -301,13 +301,12 @@ def _pool(args: argparse.Namespace, variants: "list[Setting]", stack: ExitStack)
 
 
 def _print(report: "ReplayReport", args: argparse.Namespace) -> None:
-    from slurm_plugin.reports import replay_text, terminal  # noqa: PLC0415
+    from slurm_plugin.reports import replay_text  # noqa: PLC0415
 
     if args.json:
         print(json.dumps(replay_text.as_json(report)))
     elif args.parsable2:
         command_context.print_table(replay_text.setting_table(report), args)
     else:
-        console = terminal.console_for(terminal=sys.stdout.isatty())
-        text = replay_text.render(report, command_context.table_options(args), width=console.width)
-        console.print(text)
+        options = command_context.table_options(args)
+        command_context.print_parts(replay_text.render(report, options, width=terminal_width()))

@@ -196,5 +196,4 @@ def _terminal(report: "OutcomeReport") -> None:
     from slurm_plugin.protocol.reasons import WORDS  # noqa: PLC0415
     from slurm_plugin.reports import terminal  # noqa: PLC0415
 
-    console = terminal.console_for(terminal=sys.stdout.isatty())
-    console.print(terminal.render(report, WORDS, width=console.width))
+    command_context.print_parts(terminal.render(report, WORDS, width=terminal_width()))

@@ -1,6 +1,5 @@
 """Nodes beyond the knee, and what jobs had and did not use, worked out by hand."""
 
-import io
 from collections import Counter
 from dataclasses import replace
 from math import log
@@ -8,7 +7,6 @@ from math import log
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from predictor.tables.run_facts import change_of
 from predictor.types import PredictionTable, Problem, Recorded, Verdict
@@ -94,9 +92,7 @@ def test_a_report_shows_what_became_of_the_last_predictions():
     tally = OutcomeTally(0.9)
     tally.add(decision(), run(nodes=8, elapsed_s=250.0))
     report = tally.report(records=records_of([made], asked), problems=problems_of([made], asked))
-    console = Console(file=io.StringIO(), width=120)
-    console.print(render(report, {}, width=console.width))
-    shown = console.file.getvalue()
+    shown = "\n".join(render(report, {}, width=120))
     assert "reliable: the last 40 predictions on CPU counts that had been run: median" in shown
     assert "secret.dat" in shown
     hidden = anonymous(report)
@@ -230,18 +226,14 @@ def test_a_size_in_cpus_is_no_number_of_nodes():
 
 def text(rows):
     report = replace(summarise([], confidence=0.9), unused=tuple(rows))
-    console = Console(file=io.StringIO(), width=250, highlight=False)
-    console.print(render(report, {}, width=console.width))
-    return console.file.getvalue()
+    return "\n".join(render(report, {}, width=250))
 
 
 def test_the_report_says_it_and_hides_names_where_asked_for():
     report = replace(summarise([], confidence=0.9), unused=unused(ended()))
-    console = Console(file=io.StringIO(), width=200, highlight=False)
-    console.print(render(report, {}, width=console.width))
     assert (
         "physics, solve: 1 job did not use 6.0 of 8.0 CPU-hours and 14.0 of 16.0 GiB-hours "
-        "of memory" in console.file.getvalue()
+        "of memory" in "\n".join(render(report, {}, width=200))
     )
     (hidden,) = anonymous(report).unused
     assert "physics" not in hidden.account
@@ -289,10 +281,7 @@ def report(*pairs):
 
 
 def text_of(made):
-    console = terminal.console_for(terminal=False)
-    with console.capture() as reported:
-        console.print(terminal.render(made, WORDS))
-    return reported.get()
+    return "\n".join(terminal.render(made, WORDS))
 
 
 def test_the_headline_counts_only_what_could_be_acted_on():

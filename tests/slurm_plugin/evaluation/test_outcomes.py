@@ -1,13 +1,11 @@
 """Reports on hand-made rows: every expected figure is worked out by hand."""
 
 from dataclasses import replace
-from io import StringIO
 from statistics import median
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from predictor.waits.estimate import WaitClass, WaitError
 from predictor.waits.workload import PastRecord, QueuePast, encode
@@ -435,9 +433,7 @@ def test_the_report_shows_them(store):
         ["pine", "batch", "submissions", "10"],
         ["pine", "batch", "history", "6"],
     ]
-    console = Console(width=200, record=True, file=StringIO())
-    console.print(terminal.render(replace(report, decisions=1), {}))
-    text = console.export_text()
+    text = "\n".join(terminal.render(replace(report, decisions=1), {}, width=200))
     assert "10 estimates (submissions): half within a factor of 2.00, 90 % inside" in text
     assert "6 estimates (history): half within a factor of 10.00, 0 % inside" in text
     assert collect(store, DecisionSelection(), config=Config(), application="a").queue_waits == ()

@@ -1,6 +1,5 @@
 """Eighty columns hold in the tables of all commands, whatever names users give."""
 
-import io
 from dataclasses import replace
 
 import pytest
@@ -26,7 +25,6 @@ from slurm_plugin.protocol.advice_messages import Advice, PartitionRow
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.protocol.status_messages import WaitRow
 from slurm_plugin.reports import replay_text, sheets, terminal
-from slurm_plugin.text.streams import safe_console
 from slurm_plugin.text.table_columns import WIDTH, TableOptions
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 from tests.slurm_plugin.reports.rows import AT_S, advised, decision, run, summarise
@@ -36,10 +34,8 @@ NAME = "a-name-without-end-" * 10
 DAYS_S = 864_000.0
 
 
-def printed(renderable):
-    stream = io.StringIO()
-    safe_console(stream, width=WIDTH, highlight=False).print(renderable)
-    return stream.getvalue()
+def printed(parts):
+    return "\n".join(parts)
 
 
 def report():

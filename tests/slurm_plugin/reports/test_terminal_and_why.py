@@ -1,10 +1,8 @@
-import io
 import os
 import subprocess
 import sys
 
 import pytest
-from rich.console import Console
 
 from sacct_ingest.records import JobState
 from slurm_plugin.protocol.query_messages import explanation_of
@@ -17,10 +15,8 @@ REASONS = {"array": "it is a job array"}
 
 
 def shown(pairs):
-    console = Console(file=io.StringIO(), width=120, highlight=False)
     report = summarise(pairs, confidence=0.9)
-    console.print(title_of(report), render(report, REASONS), sep="\n")
-    return console.file.getvalue()
+    return "\n".join([title_of(report), *render(report, REASONS, width=120)])
 
 
 def test_nothing_decided_is_one_sentence():
@@ -79,13 +75,12 @@ def test_how_waits_came_true():
 _TO_NOBODY = """
 import sys
 from slurm_plugin.cli.exit_status import guarded
-from slurm_plugin.reports.terminal import console_for
-sys.exit(guarded("nimo", lambda: console_for(terminal=False).print("modes") or 0))
+from slurm_plugin.cli.command_context import print_parts
+sys.exit(guarded("nimo", lambda: print_parts(["modes"]) or 0))
 """
 
 
 def test_a_reader_that_is_gone_ends_it_as_it_ends_all_commands():
-    """Rich would end it with 1, as if there had been an error."""
     reader, writer = os.pipe()
     os.close(reader)
     argv = [sys.executable, "-c", _TO_NOBODY]
