@@ -489,14 +489,14 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
             "terms": LINE, "sizes": [1.0, 2.0, 3.0, 4.0],
         },
     ),
-    "occupancy.active.refinement.signs": (None, {"count": 3}),
+    "occupancy.active.plackett_burman.signs": (None, {"count": 3}),
     "occupancy.active.refinement.binary_search": (
         lambda levels: [*binary_search(levels)], {"levels": [1.0, 2.0]},
     ),
-    "occupancy.active.refinement.effects": (
+    "occupancy.active.plackett_burman.effects": (
         None, {"space": SPACE, "runs": [(one, 1.0 + i) for i, one in enumerate(SPACE.candidates)]},
     ),
-    "occupancy.active.refinement.plackett_burman": (None, {"space": SPACE}),
+    "occupancy.active.plackett_burman.plackett_burman": (None, {"space": SPACE}),
     "occupancy.active.space.Space": (
         lambda levels: Space.full({"cpu": levels}, {"cpu": True}), {"levels": [1.0, 2.0]},
     ),

@@ -11,7 +11,9 @@ from math import sqrt
 import numpy as np
 
 from predictor.checks import need_positive
-from predictor.occupancy.active.refinement import Informative, Proposal, Refinement, plackett_burman
+from predictor.occupancy.active.informative import Informative
+from predictor.occupancy.active.plackett_burman import plackett_burman
+from predictor.occupancy.active.refinement import Proposal, Refinement
 from predictor.occupancy.active.settings import (
     Error,
     LearnerSettings,
@@ -21,7 +23,8 @@ from predictor.occupancy.active.settings import (
     Selection,
     Traversal,
 )
-from predictor.occupancy.active.space import Assignment, Key, Space
+from predictor.occupancy.active.space import Space
+from predictor.occupancy.active.state import LearningState
 from predictor.occupancy.application_model import OccupancyFit, Predicted, Sample
 
 #: Last runs whose error, predicted before they were made, counts for :attr:`Error.AHEAD`.
@@ -40,8 +43,7 @@ class Learner:
 
     space: what a run can be given.
     settings: how to go about it.
-    samples: learned from, in order.
-    tests: samples of the internal test set.
+    state: the runs so far, and the functions fitted to them.
     refinement: which function and which attribute the next runs are for.
     Raises ValueError: an attribute of the settings is none of the space, or the test set leaves no
         runs to learn from.
@@ -50,17 +52,29 @@ class Learner:
     def __init__(self, space: Space, settings: LearnerSettings | None = None) -> None:
         self.space = space
         self.settings = settings or LearnerSettings()
-        self.samples: list[Sample] = []
-        self.tests: list[Sample] = []
+        self.state = LearningState(self.space, self.settings)
         self._ahead: list[float] = []
         self._rng = np.random.default_rng(self.settings.seed)
-        self._done: set[Key] = set()
         self._met = 0
         _check(self.space, self.settings)
-        self.refinement = Refinement(self)
+        self.refinement = Refinement(self.state)
         self._planned = self._plan()
         self._next = next(self._planned, None)
-        self._fit: OccupancyFit | None = None
+
+    @property
+    def samples(self) -> list[Sample]:
+        """Runs that are learned from, in order."""
+        return self.state.samples
+
+    @property
+    def tests(self) -> list[Sample]:
+        """Runs of the internal test set."""
+        return self.state.tests
+
+    @property
+    def fit(self) -> OccupancyFit:
+        """Cost model of the samples so far. Raises ValueError: there is none yet."""
+        return self.state.fit
 
     def propose(self) -> Proposal | None:
         """Give the next run; None when the error is low enough or nothing is left to run."""
@@ -77,9 +91,8 @@ class Learner:
             raise ValueError(f"the sample lacks {', '.join(missing)}")
         if self.samples and self._next.purpose is not Purpose.TEST:
             self._ahead.append(self._off(sample))
-        (self.tests if self._next.purpose is Purpose.TEST else self.samples).append(sample)
-        self._done.add(self.space.key(self._next.attributes))
-        self.forget_fit()
+        self.state.add(sample, test=self._next.purpose is Purpose.TEST)
+        self.state.finish(self._next.attributes)
         met = self.error <= self.settings.target and self._is_sure
         self._met = self._met + 1 if met else 0
         self._next = next(self._planned, None)
@@ -91,19 +104,8 @@ class Learner:
         """
         if self._next is None:
             raise ValueError("no run was proposed")
-        self._done.add(self.space.key(self._next.attributes))
+        self.state.finish(self._next.attributes)
         self._next = next(self._planned, None)
-
-    @property
-    def fit(self) -> OccupancyFit:
-        """Cost model of the samples so far. Raises ValueError: there is none yet."""
-        if self._fit is None:
-            self._fit = self.refinement.model().fit(self.samples)
-        return self._fit
-
-    def forget_fit(self) -> None:
-        """Learn the model anew when it is next asked for."""
-        self._fit = None
 
     @property
     def error(self) -> float:
@@ -121,14 +123,6 @@ class Learner:
     def good_enough(self) -> bool:
         """Whether the error stayed below the target, with as many samples as that takes."""
         return len(self.samples) >= self.settings.fewest and self._met >= self.settings.in_a_row
-
-    def unused(self) -> list[dict[str, float]]:
-        """List the assignments not run yet."""
-        return [one for one in self.space.candidates if self.space.key(one) not in self._done]
-
-    def is_unused(self, assignment: Assignment) -> bool:
-        """Whether an assignment was not run yet."""
-        return self.space.key(assignment) not in self._done
 
     def _left_out(self) -> float:
         """Error of predicting each sample from the others (section 3.6, number 1)."""
@@ -152,7 +146,7 @@ class Learner:
         """
         if self.settings.error is not Error.AHEAD:
             return True
-        left = self.unused()
+        left = self.state.unused()
         for name in self.space.attributes:
             tried = {one.attributes[name] for one in self.samples}
             if len(tried) < min(_LEVELS_NEEDED, len(tried | {one[name] for one in left})):
@@ -167,7 +161,7 @@ class Learner:
         else:
             assignment = self.space.corner(best=self.settings.reference is Reference.MAX)
         why = "all else is relative to it"
-        while not self.samples and (left := self.unused()):
+        while not self.samples and (left := self.state.unused()):
             nearest = Space(tuple(left), self.space.more_is_better).nearest(assignment)
             yield Proposal(nearest, Purpose.REFERENCE, why)
         if self.settings.error in (Error.RANDOM_TEST, Error.PBDF_TEST):
@@ -193,13 +187,13 @@ class Learner:
         return by_effect or settings.attribute_order is RefinementOrder.RELEVANCE
 
     def _l2_i2(self) -> Iterator[Proposal]:
-        self.refinement.take_up_all()
+        self.state.take_up_all()
         yield from self._new(plackett_burman(self.space), Purpose.TRAINING, "low and high levels")
 
     def _informative(self) -> Iterator[Proposal]:
-        self.refinement.take_up_all()
+        self.state.take_up_all()
         informative = Informative(self.space)
-        while left := self.unused():
+        while left := self.state.unused():
             chosen = informative.choose(
                 left, self.samples, lambda assignment: self.fit.predict(assignment).time_s
             )
@@ -209,13 +203,13 @@ class Learner:
         self, assignments: Sequence[dict[str, float]], purpose: Purpose, why: str
     ) -> Iterator[Proposal]:
         for one in assignments:
-            if self.is_unused(one):
+            if self.state.is_unused(one):
                 yield Proposal(one, purpose, why)
 
     def _test_set(self) -> list[dict[str, float]]:
         if self.settings.error is Error.PBDF_TEST:
             return plackett_burman(self.space)
-        left = self.unused()
+        left = self.state.unused()
         chosen = self._rng.permutation(len(left))[: self.settings.test_runs]
         return [left[i] for i in chosen]
 

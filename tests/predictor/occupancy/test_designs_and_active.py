@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from benchmarks._error_measures import mape
 from predictor.occupancy.active.learner import Learner
-from predictor.occupancy.active.refinement import binary_search, effects, plackett_burman, signs
+from predictor.occupancy.active.plackett_burman import effects, plackett_burman, signs
+from predictor.occupancy.active.refinement import binary_search
 from predictor.occupancy.active.settings import (
     Error,
     FunctionForm,

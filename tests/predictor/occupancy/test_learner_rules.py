@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from benchmarks._paper_settings import PAPER
+from predictor.occupancy.active.informative import Informative
 from predictor.occupancy.active.learner import Learner, interval_percent
-from predictor.occupancy.active.refinement import Informative
 from predictor.occupancy.active.settings import (
     Error,
     LearnerSettings,
