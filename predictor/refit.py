@@ -36,6 +36,7 @@ from predictor.level.record import (
     pooled,
     pooled_errors,
 )
+from predictor.neighbours import MOST_JOBS, collect
 from predictor.node_types import sums
 from predictor.node_types.sums import decode as decode_sums
 from predictor.sample import Sample
@@ -55,7 +56,7 @@ from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.sharing import SharedTag, is_shared
 from sacct_ingest.runs.submission import RULES
 from sacct_ingest.store import FitRow, RecordRow, RunRow, Store
-from sacct_ingest.store.fits import BASIS, NODE_CPUS, OUTLOOK, PASTS_MADE, QUEUE, SITE
+from sacct_ingest.store.fits import BASIS, NEIGHBOURS, NODE_CPUS, OUTLOOK, PASTS_MADE, QUEUE, SITE
 from sacct_ingest.store.ingests import REFITTED
 
 #: Identities, and runs, handed to a process at a time: enough to outweigh the passing on.
@@ -210,10 +211,10 @@ def refit(  # noqa: PLR0913 - each by its name
         node_cpus=node_cpus(newest),
         node_gpus=node_gpus(newest),
     )
-    if queues and (whole or anew or (waiting and _pasts_are_due(store, newest, now_s))):
-        _put_pasts(store, newest)
-        _put_site(store, PASTS_MADE, msgspec.json.encode((now_s, len(newest))).decode())
-        _put_site(store, NODE_CPUS, msgspec.json.encode(chosen.node_cpus).decode())
+    if whole or anew or (waiting and _pasts_are_due(store, newest, now_s)):
+        _put_neighbours(store, now_s, len(newest))
+        if queues:
+            _put_pasts(store, newest, chosen.node_cpus)
     del newest  # they take as much memory as all else
     fitted = 0
     may_go_on = time_limit.may_go_on if time_limit else lambda _: True
@@ -353,8 +354,16 @@ def _pasts_are_due(store: Store, newest: Sized, now_s: float) -> bool:
     return abs(now_s - then_s) >= _PASTS_EVERY_S or len(newest) >= _MORE_RUNS * runs
 
 
-def _put_pasts(store: Store, newest: Iterable[RunRow]) -> None:
-    """Leave the past of each cluster's queue for nimod."""
+def _put_neighbours(store: Store, now_s: float, runs: int) -> None:
+    """Leave the jobs that commands without runs are compared with, and when that was."""
+    _put_site(store, PASTS_MADE, msgspec.json.encode((now_s, runs)).decode())
+    past_jobs = collect(store.runs.newest(2 * MOST_JOBS, texts=True))
+    _put_site(store, NEIGHBOURS, msgspec.json.encode(past_jobs).decode())
+
+
+def _put_pasts(store: Store, newest: Iterable[RunRow], node_cpus: Mapping[str, int]) -> None:
+    """Leave the past of each cluster's queue for nimod, and how many CPUs its nodes have."""
+    _put_site(store, NODE_CPUS, msgspec.json.encode(node_cpus).decode())
     clusters: dict[str, list[RunRow]] = defaultdict(list)
     for run in newest:
         clusters[run.cluster].append(run)

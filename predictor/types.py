@@ -536,6 +536,9 @@ class PredictionTable(ByType):
     asked: int = 0  #: this is one job, asked for on so many, on each size; 0: jobs as asked for
     kind: JobKind = JobKind.WORK  #: whether the length of its jobs is a property of the work
     to_limit: ToLimit | None = None  #: None: fewer than half of them ran until their limit
+    #: it is made of a user's other jobs and of those of so many other users, for a command without
+    #: runs (:mod:`predictor.neighbours`)
+    neighbours: tuple[int, int] | None = None
     #: fields that differ where the owner's runs alone may have a say: what decisions go by
     acting: dict[str, Any] = field(default_factory=dict)
 

@@ -175,6 +175,8 @@ SITE = ("site", "")
 BASIS = ("site", "basis")
 #: CPUs of a node by cluster and partition, as JSON.
 NODE_CPUS = ("site", "node_cpus")
+#: The past jobs that commands without runs are compared with, as JSON.
+NEIGHBOURS = ("site", "neighbours")
 #: When the pasts of the queues were made, seconds since the epoch, and of how many runs, as JSON.
 PASTS_MADE = ("site", "pasts made")
 #: Levels of what is held by cluster: errors of estimated waits, how jobs came to the queue, and

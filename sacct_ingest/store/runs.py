@@ -197,10 +197,14 @@ class Runs(StoreTable):
         )
         yield from run_rows(self._each(query))
 
-    def newest(self, most: int) -> list[RunRow]:
-        """Give the runs that started and were submitted last, the newest first, as `started`."""
+    def newest(self, most: int, *, texts: bool = False) -> list[RunRow]:
+        """Give the runs that started and were submitted last, the newest first, as `started`.
+
+        texts: with what their texts say, and without their nodes.
+        """
+        columns = _FULL_COLUMNS if texts else [*ROW_COLUMNS, runs.c.node_list]
         query = (
-            sa.select(*ROW_COLUMNS, runs.c.node_list)
+            sa.select(*columns)
             .where(runs.c.start_s.is_not(None))
             .order_by(runs.c.submit_s.desc(), runs.c.job_id.desc())
             .limit(most)

@@ -44,6 +44,13 @@ class Explore(StrEnum):
     ON = "on"  #: unless its comment says ``nimo:learn=off``
 
 
+class FirstRuns(StrEnum):
+    """Whose jobs say how long a command may run that never ran: a guess, for advice alone."""
+
+    OWN = "own"  #: the user's other jobs
+    SITE = "site"  #: those of all users too, as times without names
+
+
 class Objective(StrEnum):
     """What the count that a job gets is the best for, within its guard."""
 

@@ -126,6 +126,7 @@ class Sharing(types.Section, frozen=True, kw_only=True):
 
     own_runs: types.Count = 5  #: fewer finished ones change nothing
     tags: tuple[SharedTag, ...] = ()
+    first_runs: types.FirstRuns = types.FirstRuns.OWN
 
 
 class Band(types.Section, frozen=True, kw_only=True):

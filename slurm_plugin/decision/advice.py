@@ -119,9 +119,7 @@ def advice_of(
     options = choosing.every_option(given, decided)
     best = best_of(decided, options, considered, rules.policy, table)
     own_work = may_be_pasted(submitted, table)
-    advice.reason = messages.reason_text(decided.reason, considered.unit)
-    if not fresh:
-        advice.reason += " (The queue is unknown, and taken for empty.)"
+    advice.reason = _reason(decided.reason, considered, table, fresh=fresh)
     if best is not None:
         _recommend(advice, best.nodes, submitted, rules.policy.memory_margin)
     basis = basis_of(case, considered, decided, table, rules, supply)
@@ -160,6 +158,13 @@ def advice_of(
     advice.cheapest_sure = cheapest.nodes if cheapest else None
     advice.deadline_text = _deadline_text(submitted, supply, rules, others)
     return advice
+
+
+def _reason(reason: Reason, request: Request, table: PredictionTable, *, fresh: bool) -> str:
+    """Say why a count is advised, or none; of other jobs' run times the verdict says it."""
+    text = "" if table.neighbours is not None else messages.reason_text(reason, request.unit)
+    queue = "" if fresh else "The queue is unknown, and taken for empty."
+    return f"{text} ({queue})" if text and queue else text or queue
 
 
 def _deadline_text(
@@ -345,6 +350,8 @@ def _describe(advice: Advice, table: PredictionTable, job: Job) -> None:
     advice.problems = messages.problem_texts(table, job.user_name)
     if failed := failures_text(table, job.user_name, job.script):
         advice.failure_text = messages.sentence(failed)
+    if table.neighbours is not None:
+        advice.problems.append(advice.verdict_text)
     if table.is_guess and table.nodes:
         advice.problems.append("Its first runs tell more; 'nimo scale' tries several counts.")
 

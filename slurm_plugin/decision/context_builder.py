@@ -16,16 +16,23 @@ from msgspec.structs import replace
 from predictor.submission import for_inputs, for_script
 from predictor.table import for_limit, for_type
 from predictor.types import PredictionTable
-from sacct_ingest.records import Identity
+from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.tag import parse_tag
+from slurm_plugin.config.setting_types import FirstRuns
 from slurm_plugin.config.settings import Config, JobSettings
 from slurm_plugin.decision import sizes
 from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.bookings import Bookings
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.eligibility import Asked, as_kind, distrust, names_of
-from slurm_plugin.decision.lookup import PredictionLookup, attributes_of, identity_of, shared_by
+from slurm_plugin.decision.lookup import (
+    PredictionLookup,
+    asked_job,
+    attributes_of,
+    identity_of,
+    shared_by,
+)
 from slurm_plugin.decision.sized_supply import sized_supply, sizes_between
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import AllocationRequest, Job
@@ -193,9 +200,20 @@ class ContextBuilder:
         self._later(work, then)
 
     def build(
-        self, job: Job, now_s: float, *, private: bool = False, prompt: bool = False
+        self,
+        job: Job,
+        now_s: float,
+        *,
+        private: bool = False,
+        prompt: bool = False,
+        guess: bool = False,
     ) -> DecisionContext:
-        """Context of a job; ``prompt``: to change it, and without counting many nodes."""
+        """Context of a job.
+
+        private: only this user's runs are looked at.
+        prompt: to change the job, and without counting many nodes.
+        guess: where its command never ran, with what other jobs say; for advice alone.
+        """
         cluster, asked = self._bookings.view(job.user_name), AllocationRequest.of(job)
         places = self._places(cluster, asked) if cluster else []
         wait = prompt and self._later and not all(place.counted for place in places)
@@ -203,11 +221,18 @@ class ContextBuilder:
         rules = RequestRules.of(partition) if partition else None
         account = self._account_of(job)
         sharing = account if self._shares(job, account) else ""
-        key = (_ALL_BUT_ARGV(job), *job.argv, rules, account, sharing, private, prompt)
+        key = (_ALL_BUT_ARGV(job), *job.argv, rules, account, sharing, private, prompt, guess)
         cached = self._cache  # another thread may exchange the tables, and begin with none
         if (requested := cached.get(key)) is None:
             requested = self._follow(
-                job, rules, account, sharing, now_s, private=private, acting=prompt
+                job,
+                rules,
+                account,
+                sharing,
+                now_s,
+                private=private,
+                acting=prompt,
+                guess_in=(partition.name if partition else job.partition) if guess else None,
             )
             if requested[2].deadline_s is None:  # which may depend on the moment
                 cached.put(key, requested, _size(key))
@@ -260,7 +285,7 @@ class ContextBuilder:
     def _partition(self, cluster: Cluster, job: AllocationRequest) -> Partition | None:
         return partition_in(cluster, job, self._places(cluster, job))
 
-    def _follow(
+    def _follow(  # noqa: PLR0913 - each by its name
         self,
         job: Job,
         rules: RequestRules | None,
@@ -270,6 +295,7 @@ class ContextBuilder:
         *,
         private: bool,
         acting: bool,
+        guess_in: str | None,
     ) -> _Requested:
         tag = parse_tag(job.comment)
         identity = identity_of(job)
@@ -287,6 +313,8 @@ class ContextBuilder:
         )
         self._budget.check()
         table = table and sizes.in_unit(table, job, rules)
+        if guess_in is not None and (table is None or table.level == KeyLevel.USER):
+            table = self._guess(job, rules, guess_in, private=private) or table
         off = table is not None and self._tables.is_off(table)
         if table is not None:
             table = for_inputs(table, job.work_dir, job.inputs_changed_s)
@@ -310,6 +338,18 @@ class ContextBuilder:
             reopens=self._reopens,
         )
         return identity, site, request, table
+
+    def _guess(
+        self, job: Job, rules: RequestRules | None, partition: str, *, private: bool
+    ) -> PredictionTable | None:
+        """Table of a job whose command never ran, by what other jobs took; None: there is none."""
+        site = self._config.sharing.first_runs is FirstRuns.SITE
+        return self._tables.neighbours.table(
+            job.user_name,
+            asked_job(job, rules, partition),
+            others=site and not private,
+            confidence=self._config.fit.confidence,
+        )
 
     def _account_of(self, job: Job) -> str:
         """Account of a job: its own, or its user's default one."""

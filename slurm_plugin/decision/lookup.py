@@ -14,6 +14,7 @@ from functools import lru_cache, partial, reduce
 import msgspec
 
 from predictor.application.surface import OWN_RUNS, beside_own, for_sizes
+from predictor.neighbours import AskedJob, Neighbours, digest, words_of
 from predictor.table import (
     OTHER_LAYOUT,
     acting_of,
@@ -33,8 +34,10 @@ from sacct_ingest.runs.attributes import attributes as named_attributes
 from sacct_ingest.runs.attributes import numbers_of
 from sacct_ingest.runs.layout import Layout, second_sizes
 from sacct_ingest.runs.sharing import SharedTag
+from sacct_ingest.scripts.engines import folder_template, name_template, template
 from sacct_ingest.scripts.signature import identity_of_request, words_of_request
 from slurm_plugin.decision.eligibility import limit_of
+from slurm_plugin.decision.sizes import gpus_of, tasks_of
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import RequestRules
 from slurm_plugin.slurm.footprint import memory_bytes
@@ -134,6 +137,7 @@ class PredictionLookup:
     off: level and key of the identities that are switched off for what their predictions missed.
     node_types: type of each node that was measured, by cluster and name.
     packed: where the tables are, if not among ``payloads``.
+    neighbours: what past jobs say of commands that never ran.
     """
 
     def __init__(
@@ -144,6 +148,7 @@ class PredictionLookup:
         off: Iterable[tuple[str, str]] = (),
         node_types: Mapping[tuple[str, str], str] | None = None,
         packed: PackedTables | None = None,
+        neighbours: Neighbours | None = None,
     ) -> None:
         newest = PackedTables() if packed is None else packed
         for level, key, payload in payloads:
@@ -154,6 +159,7 @@ class PredictionLookup:
         self.off = frozenset(off)
         self.node_types = node_types or {}
         self.version = version  #: of the store's tables; None: not read yet
+        self.neighbours = neighbours or Neighbours()
 
     def __len__(self) -> int:
         return sum(map(len, self._states))
@@ -165,7 +171,9 @@ class PredictionLookup:
 
     def with_off(self, off: Iterable[tuple[str, str]]) -> "PredictionLookup":
         """Make the same tables with other identities switched off."""
-        made = PredictionLookup(version=self.version, off=off, node_types=self.node_types)
+        made = PredictionLookup(
+            version=self.version, off=off, node_types=self.node_types, neighbours=self.neighbours
+        )
         made._states = self._states
         return made
 
@@ -176,6 +184,7 @@ class PredictionLookup:
         version: int | None,
         off: Iterable[tuple[str, str]],
         node_types: Mapping[tuple[str, str], str],
+        neighbours: Neighbours | None = None,
         some: bool = False,
     ) -> "PredictionLookup":
         """Make the tables of the next state, and give up these one by one meanwhile.
@@ -191,7 +200,9 @@ class PredictionLookup:
             newest.put(level, key, payload)
             for state in self._states[1:]:
                 state.drop(level, key)
-        made = PredictionLookup(version=version, off=off, node_types=node_types)
+        made = PredictionLookup(
+            version=version, off=off, node_types=node_types, neighbours=neighbours
+        )
         made._states = self._states if some else [newest]
         return made
 
@@ -393,4 +404,23 @@ def attributes_of(
         export=job.export,
         array=job.array_inx.partition("%")[0],
         inputs=job.inputs,
+    )
+
+
+def asked_job(job: Job, rules: RequestRules | None, partition: str) -> AskedJob:
+    """Give what a request is compared with past jobs by.
+
+    rules: of its partition, whose default limit holds where the job gives none.
+    partition: where it runs.
+    """
+    nodes = job.min_nodes or 1
+    command = template(" ".join(words_of_request(job.script, job.argv, job.work_dir)))
+    return AskedJob(
+        nodes=nodes,
+        cpus=tasks_of(job) * (job.cpus_per_task or 1),
+        gpus=gpus_of(job, nodes)[1],
+        limit_s=limit_of(job, rules) or 0.0,
+        partition=partition,
+        folder=digest(folder_template(job.work_dir)),
+        words=words_of(name_template(job.name), command),
     )

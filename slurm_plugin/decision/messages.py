@@ -374,7 +374,7 @@ def verdict_text(table: PredictionTable, nodes: int | None = None) -> str:
     if is_outdated(table) or not (table.nodes or table.is_guess):
         return "There is no prediction."
     if table.is_guess:
-        return f"Low confidence: based on {GUESSED[table.level]}, not on this application."
+        return f"Low confidence: based on {guessed_from(table)}, not on this application."
     if is_serial(table):
         return "All runs used one CPU: no run shows what more would do."
     if not table.is_curve:
@@ -411,7 +411,17 @@ _OPENINGS = {
     Verdict.DOUBTFUL: "The prediction is doubtful",
     Verdict.REFUSED: "There are too few runs for a prediction",
 }
-GUESSED = {"name": "your jobs of this name", "user": "all your jobs"}
+_GUESSED = {"name": "your jobs of this name", "user": "all your jobs"}
+
+
+def guessed_from(table: PredictionTable) -> str:
+    """Say whose jobs a guess is made of."""
+    if table.neighbours is None:
+        return _GUESSED[table.level]
+    jobs, users = table.neighbours
+    own = f"{jobs} of your other jobs" if jobs > 1 else "one other job of yours"
+    others = f"jobs of {users} other users"
+    return " and ".join([own] * bool(jobs) + [others] * bool(users))
 
 
 def without_times(table: PredictionTable) -> Reason:

@@ -234,7 +234,7 @@ class DecisionService:
         """
         try:
             with self._budget.counted():
-                case = self._contexts.build(job, now_s, private=private)
+                case = self._contexts.build(job, now_s, private=private, guess=True)
                 rules = self._rules
                 if confidence:
                     deadline = msgspec.structs.replace(rules.deadline, confidence=confidence)
@@ -262,7 +262,7 @@ class DecisionService:
 
         One advice for each place where the job may run; one for all where node types do not matter.
         """
-        case = self._contexts.build(job, now_s)
+        case = self._contexts.build(job, now_s, guess=True)
         if case.table is None or not case.table.node_type:
             return self._advice(case)
         choices = [

@@ -13,10 +13,11 @@ from itertools import islice
 from math import inf
 from typing import TypeVar
 
+from predictor.neighbours import Neighbours
 from sacct_ingest.errors import RowRefused, StoreError
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import RecordRow, RejectRow, Store
-from sacct_ingest.store.fits import OUTLOOK, QUEUE, WAITS
+from sacct_ingest.store.fits import NEIGHBOURS, OUTLOOK, QUEUE, WAITS
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol.status_messages import WaitAccuracy, judge
 from slurm_plugin.slurm.operator_updates import ClosedFields
@@ -216,7 +217,13 @@ class StoreLink:
             types = {(one.cluster, one.node): one.node_type for one in measured if one.node_type}
             # At the start nothing can be answered before they are loaded.
             pause = self.pause if len(self._published) else lambda: None
-            renewed = partial(self._published.renewed, version=version, off=off, node_types=types)
+            renewed = partial(
+                self._published.renewed,
+                version=version,
+                off=off,
+                node_types=types,
+                neighbours=Neighbours(store.records.find(*NEIGHBOURS)),
+            )
             since = self._version
             tables = renewed(_in_slices(store.fits.payloads(since), pause), some=since is not None)
             if len(tables) != store.fits.count():  # others are gone

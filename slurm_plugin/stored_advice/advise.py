@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from predictor.neighbours import Neighbours
 from predictor.types import PredictionTable
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.runs.layout import Layout
 from sacct_ingest.runs.submission import SCRIPT
 from sacct_ingest.store import FitRow, RunRow, Store
+from sacct_ingest.store.fits import NEIGHBOURS
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.context import PartitionContext
 from slurm_plugin.decision.lookup import PredictionLookup, identity_of, shared_by
@@ -106,7 +108,11 @@ def _read(
     rows = list(store.fits.find(keys))
     rows += store.fits.find(PredictionLookup(map(_payload, rows)).parts())
     payloads = map(_payload, rows)
-    tables = _OfRun(payloads, run) if run else PredictionLookup(payloads)
+    if run:
+        tables: PredictionLookup = _OfRun(payloads, run)
+    else:
+        past = Neighbours(store.records.find(*NEIGHBOURS))
+        tables = PredictionLookup(payloads, neighbours=past)
     table = tables.find(identity, shared=shared)
     if table is None or not table.node_type:
         return tables, []

@@ -6,7 +6,7 @@ from sacct_ingest.text.tag import parse_tag, tag_fault
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.levers import memory, node_count, soft_limit, time_limit
 from slurm_plugin.decision.levers.lever import Lever, Surroundings
-from slurm_plugin.decision.messages import GUESSED, without_times
+from slurm_plugin.decision.messages import guessed_from, without_times
 from slurm_plugin.decision.policy import Decision
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.text.formatting import printable
@@ -59,7 +59,7 @@ def _why_unused(case: DecisionContext, decided: Decision) -> str:
     if not table.nodes:
         return without_times(table).text
     if table.is_guess:
-        return f"the prediction is based on {GUESSED[table.level]}"
+        return f"the prediction is based on {guessed_from(table)}"
     if request.distrusted:
         return request.distrusted.text
     if decided.chosen is None and decided.reason is not request.fixed:

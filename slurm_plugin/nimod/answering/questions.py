@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
+from predictor.neighbours import Neighbours
 from sacct_ingest.errors import NimoError
 from sacct_ingest.text.hostlist import NodeNames
 from slurm_plugin.config.settings import Config
@@ -70,7 +71,7 @@ class StateSender:
         tables, cluster, waits = self._service.tables, self._service.cluster, self._service.waits
         if self._new("tables", tables):
             yield from _sliced("node_types", tables.node_types)
-            yield "tables", (tables.version, len(tables), tables.off)
+            yield "tables", (tables.version, len(tables), tables.off, tables.neighbours.payload)
         tries = self._service.tries
         if self._new("tries", (tries.changes,)):
             yield from _sliced("try", tries.listed())
@@ -143,12 +144,13 @@ class WorkerState:
         elif name == "tries":
             self.service.tries.put(self._taken("try"))
         elif name == "tables":
-            version, count, off = value
+            version, count, off, past_jobs = value
             self.service.tables = PredictionLookup(
                 version=version,
                 off=off,
                 node_types=self._taken("node_types"),
                 packed=FetchedTables(self._fetch, count),
+                neighbours=Neighbours(past_jobs),
             )
         elif name == "limits":
             self._limits = dataclasses.replace(value, **{n: self._taken(n) for n in _BARE_LIMITS})

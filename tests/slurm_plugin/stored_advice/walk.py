@@ -27,6 +27,8 @@ class Ran:
 
     seconds: int
     line: str  #: what was submitted
+    user: str = "ada"
+    name: str = "run"
     nodes: int = 1
     cpus: int = 8
     gpus: int = 0
@@ -43,7 +45,8 @@ def _text(ran: Iterable[Ran]) -> str:
         if one.gpus:
             tres += f",gres/gpu={one.gpus}"
         columns = (
-            *(number, number, "c", "ada", "lab", "batch", "run", one.line, "/home/ada"),
+            *(number, number, "c", one.user, "lab", "batch"),
+            *(one.name, one.line, f"/home/{one.user}"),
             *(start, start, start, f"{end:{_FORM}}", f"{dt.timedelta(seconds=one.seconds)}"),
             *(one.state, "0:0", one.nodes, one.cpus, one.cpus, one.nodes, one.limit, tres),
             *(dt.timedelta(seconds=round(one.seconds * one.busy)), _nodes(one.nodes)),
