@@ -25,6 +25,7 @@ from sacct_ingest.files.atomic_file import locked
 from sacct_ingest.records import KeyLevel
 from slurm_plugin.cli.input_files import WAIT_S, look_at_own
 from slurm_plugin.cli.progress import progress
+from slurm_plugin.cli.table_settings import table_settings
 from slurm_plugin.config.settings import data_folder
 from slurm_plugin.decision.lookup import identity_of
 from slurm_plugin.slurm import commands
@@ -259,7 +260,6 @@ def _fit(store: Store, config: Config, keys: Collection[tuple[KeyLevel, str]] | 
     if not changed and not _outdated(store, keys):
         return
     from predictor.refit import refit  # noqa: PLC0415 - scipy takes a second
-    from slurm_plugin.cli.commands.fit import table_settings  # noqa: PLC0415
 
     with progress("fitting") as report:
         refit(

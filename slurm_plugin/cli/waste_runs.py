@@ -22,8 +22,8 @@ from sacct_ingest.sources.saved import SavedSacct
 from sacct_ingest.store import Store
 from sacct_ingest.store.rows import DecisionSelection
 from slurm_plugin.cli import own_history
-from slurm_plugin.cli.commands.fit import table_settings
 from slurm_plugin.cli.progress import progress
+from slurm_plugin.cli.table_settings import table_settings
 from slurm_plugin.cli.through_nimod import may_read_store
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup

@@ -19,6 +19,7 @@ from slurm_plugin.cli.command_context import Options, load_config, until_stopped
 from slurm_plugin.cli.common_options import whole
 from slurm_plugin.cli.fit_time import FitTimeLimit
 from slurm_plugin.cli.progress import progress
+from slurm_plugin.cli.table_settings import table_settings
 from slurm_plugin.service.accountant import Accountant
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from predictor.refit import RefitSummary
-    from predictor.tables.settings import TableSettings
     from sacct_ingest.store import Store
     from slurm_plugin.config.settings import Config
 
@@ -106,19 +106,6 @@ def read_anew(store: "Store") -> None:
     """Read runs by this release's rules that an earlier one stored, and say how far that is."""
     with progress("reading stored runs by the rules of this release") as report:
         store.resolve(lambda done: report(0, f"{done.runs:,} runs", done.runs / done.of))
-
-
-def table_settings(config: "Config") -> "TableSettings":
-    """Give the settings of prediction tables."""
-    from predictor.level.calibration import BacktestSettings  # noqa: PLC0415
-    from predictor.tables.settings import TableSettings  # noqa: PLC0415
-
-    return TableSettings(
-        confidence=config.fit.confidence,
-        backtest=BacktestSettings(model=config.fit.model),
-        memory_margin=config.policy.memory_margin,
-        tails=(config.time_limit.min_quantile, config.time_limit.quantile),
-    )
 
 
 def _workers(
