@@ -249,7 +249,10 @@ def shorter(job: PendingJob, limit_s: float, caution: str = _NO_LONGER) -> Edit:
 
 
 def on_nodes(job: PendingJob, nodes: int) -> Edit:
-    """Give a job fewer nodes; what it takes in all stays, but for memory of each node."""
+    """Give a job fewer nodes; what it takes in all stays, but for memory of each node.
+
+    Of one number alone Slurm 22.05 takes only the least.
+    """
     memory = job.tres.get("mem", 0.0)
     if job.mem_cpu_mib is None:
         memory = memory * nodes / max(job.nodes, 1)
@@ -258,7 +261,7 @@ def on_nodes(job: PendingJob, nodes: int) -> Edit:
     )
     more = nodes > job.nodes
     return Edit(
-        fields={"NumNodes": f"{nodes}"},
+        fields={"NumNodes": f"{nodes}-{nodes}"},
         what=f"on {count(nodes, 'node')}",
         caution="" if more else _LONGER,
         job=made,

@@ -63,6 +63,8 @@ class PendingReason:
     change: str = ""  #: what would have to change, in words; empty: nothing has to
 
 
+_MANY_HOURS = 100  #: node-hours that are written without decimals
+
 Sentence = Callable[[PendingJob, QueueFacts], str]
 
 
@@ -173,7 +175,8 @@ def _priority(job: PendingJob, facts: QueueFacts) -> str:
     if not facts.ahead:
         return f"it is the next in {_where(job)}, and Slurm has not looked at it since"
     asks = "asks" if facts.ahead == 1 else "ask"
-    amount = hours(facts.ahead_node_hours)
+    ahead = facts.ahead_node_hours
+    amount = hours(ahead) if ahead < _MANY_HOURS else f"{ahead:.0f}"
     whose = "of yours " if facts.private else ""
     jobs = count(facts.ahead, "job")
     return f"{jobs} {whose}before it in {_where(job)} {asks} for {amount} node-hours{hidden}"

@@ -229,16 +229,18 @@ def test_a_job_that_has_left_is_said(site):
     assert "Traceback" not in done.stderr
 
 
+#: Seconds by which a start that was named may be off: nodes are free, but Slurm takes its time.
+LATE_S = 120
 #: Name of a job -> its options, and what its user changes, on a cluster with free nodes.
 CHANGED = {
     "held": ("-H", "release"),
     "never": ("-d afterok:{failed}", "Dependency="),
     "begin": ("-b now+1hour", "StartTime=now"),
-    "nodes": ("-N2 -p tiny", "NumNodes=1"),
+    "nodes": ("-N2 -p tiny", "NumNodes=1-1"),
     "time": ("-p tiny -t 20", "TimeLimit=00:10:00"),
     "down": ("-p closed", "Partition="),
     "wall": ("-q wall -t 20", "TimeLimit=00:10:00"),
-    "pernode": ("-N2 -q pernode", "NumNodes=1"),
+    "pernode": ("-N2 -q pernode", "NumNodes=1-1"),
     "minutes": ("-n3 -q minutes -t 5", "TimeLimit=00:03:00"),
     "users": ("-n3 -q users", "QOS="),
     "poor": ("-n2 -A poor", "Account="),
@@ -278,6 +280,8 @@ def test_a_change_that_is_applied_starts_the_job(idle, name):
         return set(states) == {"RUNNING"}
 
     wait_until(started, timeout_s=60, what="the job to run")
+    expected_s = edits[number - 1]["start_s"]
+    assert expected_s is None or abs(expected_s - time.time()) < LATE_S
     idle.slurm(f"scancel {job}")
 
 

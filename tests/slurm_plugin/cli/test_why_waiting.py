@@ -105,7 +105,7 @@ def test_limits_that_slurm_refuses_to_show(slurm, capsys):
     assert main(["why", "17"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "it asks for 2 nodes; QOS short gives 3 nodes at once, and 2 are in use" in out
-    assert "scontrol update JobId=17 NumNodes=1" in out
+    assert "scontrol update JobId=17 NumNodes=1-1" in out
 
 
 def test_slurm_that_hangs_is_said_and_not_waited_for(slurm, capsys):

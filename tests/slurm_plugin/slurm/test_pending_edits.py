@@ -65,7 +65,7 @@ MAINTENANCE = RawReservation(
 
 def test_fewer_nodes_are_offered_where_they_are_free():
     (edit,) = edits(FULL)
-    assert edit.argv == ("scontrol", "update", "JobId=17", "NumNodes=1")
+    assert edit.argv == ("scontrol", "update", "JobId=17", "NumNodes=1-1")
     assert edit.start_s == NOW
     assert edit.gain_s == HOUR
     assert edit.caution == "it may take longer on fewer"
@@ -143,9 +143,9 @@ def limited(reason, job=JOB):
     ("reason", "changes"),
     [
         ("QOSMaxWallDurationPerJobLimit", ["TimeLimit=01:00:00", "QOS=long"]),
-        ("QOSMaxNodePerJobLimit", ["NumNodes=1", "QOS=long"]),
+        ("QOSMaxNodePerJobLimit", ["NumNodes=1-1", "QOS=long"]),
         ("QOSMaxCpuMinutesPerJobLimit", ["TimeLimit=01:00:00", "QOS=long"]),
-        ("QOSGrpNodeLimit", ["NumNodes=1", "QOS=long", "QOS=tight"]),
+        ("QOSGrpNodeLimit", ["NumNodes=1-1", "QOS=long", "QOS=tight"]),
         ("QOSGrpCpuLimit", []),  # no QOS has room for 4 CPUs
     ],
 )
@@ -171,7 +171,7 @@ def test_an_association_s_limit_leads_to_another_account():
         ({"reason": "BeginTime", "eligible_s": NOW + 30}, None),
         ({"reason": "JobArrayTaskLimit"}, "scontrol update JobId=17 ArrayTaskThrottle=0"),
         ({"reason": "ReservationDeleted"}, "scontrol update JobId=17 Reservation="),
-        ({"reason": "PartitionNodeLimit", "nodes": 9}, "scontrol update JobId=17 NumNodes=3"),
+        ({"reason": "PartitionNodeLimit", "nodes": 9}, "scontrol update JobId=17 NumNodes=3-3"),
         ({"reason": "PartitionTimeLimit", "limit_s": 9 * HOUR}, "TimeLimit=04:00:00"),
         ({"reason": "PartitionDown", "partitions": ("down",)}, "Partition=batch"),
         ({"reason": "NodeDown", "node_list": "n9"}, "scontrol update JobId=17 ReqNodeList="),

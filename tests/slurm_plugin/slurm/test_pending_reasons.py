@@ -138,6 +138,8 @@ def test_who_goes_first_is_counted_and_not_named():
     facts = facts_of(raw, JOB, now_s=NOW)
     found = said("Priority", facts)
     assert found.sentence == "3 jobs before it in batch ask for 12.0 node-hours"
+    many = said("Priority", replace(facts, ahead_node_hours=1681.25)).sentence
+    assert many == "3 jobs before it in batch ask for 1681 node-hours"
     private = said("Priority", replace(facts, private=True)).sentence
     assert private == (
         "3 jobs of yours before it in batch ask for 12.0 node-hours; Slurm hides others' jobs "
