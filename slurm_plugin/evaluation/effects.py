@@ -297,13 +297,13 @@ class PromiseTally:
             return
         if application in self._learnt:
             self._since.setdefault(unit, EffectTally(unit)).add(application, decision, run)
-        asked_s, waited_s = decision.request_predicted_s, _waited_s(run)
+        asked_s, wait_s = decision.request_predicted_s, waited_s(run)
         if asked_s is None or decision.via == FROM_NOTE:  # which says nothing of waits
             return
-        wait_s = decision.request_wait_s or 0.0
-        most_s = self.guard_ratio * (asked_s + wait_s) + self.guard_s
+        expected_s = asked_s + (decision.request_wait_s or 0.0)
+        most_s = self.guard_ratio * expected_s + self.guard_s
         self._counts["jobs"] += 1
-        self._counts["kept"] += (waited_s or 0.0) + run.elapsed_s <= most_s
+        self._counts["kept"] += (wait_s or 0.0) + run.elapsed_s <= most_s
 
     def result(self, record: WaitAccuracy) -> Promises:
         """Sum up; ``record`` is how near predicted waits came."""
@@ -329,9 +329,9 @@ class PlannedTally:
         if decision.soft_s is not None:
             self.jobs += 1
             self.outlasted += run.elapsed_s > decision.soft_s
-        if (waited_s := _waited_s(run)) is not None:
+        if (wait_s := waited_s(run)) is not None:
             sum_s, jobs = self._waits.get(self.jobs > 0, (0.0, 0))
-            self._waits[self.jobs > 0] = sum_s + waited_s, jobs + 1
+            self._waits[self.jobs > 0] = sum_s + wait_s, jobs + 1
 
     def result(self) -> PlannedShorter:
         """Sum up."""
@@ -349,7 +349,7 @@ def waits_of(decision: DecisionRow, run: RunRow) -> tuple[float, float] | None:
 
     None where one of them is missing, and for jobs that waited for more than nodes.
     """
-    said_s, was_s = _wait_for(decision, run.nodes), _waited_s(run)
+    said_s, was_s = _wait_for(decision, run.nodes), waited_s(run)
     return None if said_s is None or was_s is None else (said_s, was_s)
 
 
@@ -380,7 +380,7 @@ def _wait_for(decision: DecisionRow, nodes: int) -> float | None:
     return decision.request_wait_s if nodes == decision.requested_nodes else None
 
 
-def _waited_s(run: RunRow) -> float | None:
+def waited_s(run: RunRow) -> float | None:
     """Wait for nodes alone; None for a job that became eligible late, or did not start."""
     late = (run.eligible_s or 0) - run.submit_s > AT_ONCE_S
     return None if run.start_s is None or late else float(run.start_s - run.submit_s)

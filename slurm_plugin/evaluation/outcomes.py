@@ -25,6 +25,7 @@ from slurm_plugin.evaluation.accuracy import (
 )
 from slurm_plugin.evaluation.diagnoses import JobDiagnosis, JobUsage, RecordSummary, Waste
 from slurm_plugin.evaluation.resource_usage import EnergyTally, EnergyUse, Unused, UnusedTally
+from slurm_plugin.evaluation.weeks import Week, WeekTally, number_of
 from slurm_plugin.protocol.reasons import MISSED
 from slurm_plugin.protocol.status_messages import WaitAccuracy, WaitTally
 
@@ -90,8 +91,6 @@ Pair = tuple[DecisionRow, RunRow | None]
 
 #: Raised when a field of the JSON report changes its meaning or goes.
 VERSION = 5
-_WEEK_S = 7 * 86_400
-_MONDAY_S = 4 * 86_400  #: the first one of the epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,15 +114,6 @@ class ReasonCount:
     reason: str
     applied: bool
     decisions: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Week:
-    """One week's decisions; it begins on Monday, UTC."""
-
-    begin_s: float
-    decisions: int
-    accuracy: Accuracy | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,8 +214,7 @@ class OutcomeTally:
         self._stopped: deque[JobOutcome] = deque(maxlen=MOST)
         self._verdicts: defaultdict[str, AccuracyTally] = defaultdict(AccuracyTally)
         self._levels: defaultdict[str, AccuracyTally] = defaultdict(AccuracyTally)
-        self._weeks: defaultdict[int, AccuracyTally] = defaultdict(AccuracyTally)
-        self._of_weeks: Counter[int] = Counter()
+        self._by_week: defaultdict[int, WeekTally] = defaultdict(WeekTally)
         self._applications: defaultdict[str, AccuracyTally] = defaultdict(AccuracyTally)
         self._counted: defaultdict[str, AccuracyTally] = defaultdict(AccuracyTally)
         #: decisions, changed and finished jobs of each application
@@ -246,8 +235,7 @@ class OutcomeTally:
     def add(self, decision: DecisionRow, run: RunRow | None) -> None:
         """Take a decision and its run."""
         name, at_s = application_of(decision), decision.at_s
-        number = int((at_s - _MONDAY_S) // _WEEK_S)
-        week, own = self._weeks[number], self._applications[name]
+        week, own = self._by_week[number_of(at_s)], self._applications[name]
         self._first_s = at_s if self._first_s is None else min(self._first_s, at_s)
         self._last_s = at_s if self._last_s is None else max(self._last_s, at_s)
         self._reasons[decision.mode, decision.action, decision.reason, decision.applied] += 1
@@ -256,7 +244,7 @@ class OutcomeTally:
         if decision.key:
             self.asked[decision.key_level, decision.key] += 1
         finished = run is not None and run.state.final
-        self._of_weeks[number] += 1
+        week.decisions += 1
         self._finished += finished
         self._of_applications[name].update(
             decisions=1, changed=int(effects.is_changed(decision)), finished=int(finished)
@@ -267,13 +255,14 @@ class OutcomeTally:
         if run is None:
             return
         self._planned.add(decision, run)
+        week.add_wait(run)
         self._pairs.add(name, decision, run)
         self._newest.append(one := outcome_of(name, decision, run))
         changed = one.given_limit_s is not None or one.given_nodes is not None
         if changed and run.state.out_of_time:
             self._stopped.append(one)
         # A week's errors are of the predictions that the headline counts.
-        trusted = (self._all, week, self._counted[name])
+        trusted = (self._all, week.accuracy, self._counted[name])
         counted = (self._guesses,) if is_guess(decision) else trusted
         self._compare(decision, run, (*counted, own))
         if waits := effects.waits_of(decision, run):
@@ -282,6 +271,7 @@ class OutcomeTally:
             self._promises.add(name, decision, run)
             if run.nodes == decision.nodes:
                 self._applied[Unit(decision.unit)].add(name, decision, run)
+                week.add_changed(name, decision, run)
         elif effects.chooses(decision) and run.nodes != decision.nodes:
             proven = decision.reason == effects.PROVEN
             other = self._proven if proven else self._observed[Unit(decision.unit)]
@@ -320,12 +310,7 @@ class OutcomeTally:
             by_verdict=_results(self._verdicts),
             by_level=_results(self._levels),
             weeks=tuple(
-                Week(
-                    begin_s=float(number * _WEEK_S + _MONDAY_S),
-                    decisions=self._of_weeks[number],
-                    accuracy=week.result(),
-                )
-                for number, week in sorted(self._weeks.items())
+                week.result(number, waits, off_by) for number, week in sorted(self._by_week.items())
             ),
             waits=waits,
             deadlines=effects.Deadlines(**self._deadlines),

@@ -14,7 +14,7 @@ from slurm_plugin.protocol.status_messages import PartitionWait
 from slurm_plugin.reports import picture as pictures
 from slurm_plugin.text.formatting import count, duration, percent, printable, spans
 
-_WIDTH = 360  #: of a phone: the text is readable there, and the style sheet draws it no wider
+WIDTH = 360  #: of a phone: the text is readable there, and the style sheet draws it no wider
 _LINE = 40  #: height of one bar with its label
 _WIDEST = 90.0  #: column with its gap
 _LETTER = 7.0  #: about the width of a letter
@@ -107,7 +107,7 @@ class Chart:
     marks: Sequence[Mark]
     height: int
     legend: str = ""
-    width: int = _WIDTH
+    width: int = WIDTH
     spots: Sequence[Spot] = ()
 
     @property
@@ -140,11 +140,11 @@ def bars(title: str, data: Sequence[Bar], *, legend: str = "") -> Chart:
         y, label = i * _LINE, printable(bar.label)
         if len(label) > _LONGEST:
             label = f"{label[: _LONGEST - 1]}…"
-        length = (_WIDTH - tail) * bar.value / longest
+        length = (WIDTH - tail) * bar.value / longest
         marks += bar.linked(
             ChartLabel("", 0, y + 14, label),
-            Box(bar.look, 0, y + 19, _short(max(length, 1.0)), 14),
-            ChartLabel("faint", _short(length + 6), y + 31, bar.text),
+            Box(bar.look, 0, y + 19, short(max(length, 1.0)), 14),
+            ChartLabel("faint", short(length + 6), y + 31, bar.text),
         )
     said = "; ".join(f"{bar.label}: {bar.text}" for bar in data)
     return Chart(title, said, marks, len(data) * _LINE + 4, legend)
@@ -158,28 +158,28 @@ def columns(
     With a guide the labels are bounds: each stands below the left end of its column.
     """
     height, base = 210, 180
-    step = min((_WIDTH - 20) / max(len(data), 1), _WIDEST)
+    step = min((WIDTH - 20) / max(len(data), 1), _WIDEST)
     widest = max((len(bar.text) for bar in data), default=1) * _LETTER
     highest = max((bar.value for bar in data), default=0.0) or 1.0
     every = math.ceil(max((len(bar.label) + 1 for bar in data), default=1) * _LETTER / step)
-    marks: list[Mark] = [ChartPath("grid", f"M10 {base}H{_WIDTH - 10}")]
+    marks: list[Mark] = [ChartPath("grid", f"M10 {base}H{WIDTH - 10}")]
     spots = []
     for i, bar in enumerate(data):
         tall = (base - 24) * bar.value / highest
         x = 10 + i * step
         name = f"from {bar.label}" if guide is not None and i else bar.label
-        spots.append(Spot(_short(x + step / 2), _short(base - tall), f"{name}: {bar.text}"))
+        spots.append(Spot(short(x + step / 2), short(base - tall), f"{name}: {bar.text}"))
         if bar.value:
-            top, width = _short(base - tall), _short(step - 2)
-            drawn: list[Mark] = [Box(bar.look, _short(x + 1), top, width, _short(tall))]
+            top, width = short(base - tall), short(step - 2)
+            drawn: list[Mark] = [Box(bar.look, short(x + 1), top, width, short(tall))]
             if widest < step:
-                drawn.append(ChartLabel("middle", _short(x + step / 2), top - 5, bar.text))
+                drawn.append(ChartLabel("middle", short(x + step / 2), top - 5, bar.text))
             marks += bar.linked(*drawn)
         if i % every == 0:
             at = x if guide is not None and i else x + step / 2
-            marks.append(ChartLabel("faint middle", _short(at), base + 18, bar.label))
+            marks.append(ChartLabel("faint middle", short(at), base + 18, bar.label))
         if i == guide:
-            marks.append(ChartPath("guide", f"M{_short(x)} 10V{base}"))
+            marks.append(ChartPath("guide", f"M{short(x)} 10V{base}"))
     said = "; ".join(f"{bar.label}: {bar.text}" for bar in data if bar.value)
     return Chart(title, said, marks, height, legend, spots=spots)
 
@@ -189,15 +189,15 @@ def against_nominal(
 ) -> Chart:
     """Draw pairs of a nominal and a realised share: the mark is the nominal one."""
     pairs = list(shares)
-    left, right = 44.0, _WIDTH - 66.0
+    left, right = 44.0, WIDTH - 66.0
     marks: list[Mark] = []
     for i, (nominal, real) in enumerate(pairs):
         y = i * 44 + 8
         marks += [
             ChartLabel("end", left - 8, y + 17, percent(nominal)),
             Box("range", left, y, right - left, 24),
-            Box("first", left, y + 4, _short((right - left) * real), 16),
-            ChartPath("guide", f"M{_short(left + (right - left) * nominal)} {y - 4}v32"),
+            Box("first", left, y + 4, short((right - left) * real), 16),
+            ChartPath("guide", f"M{short(left + (right - left) * nominal)} {y - 4}v32"),
             ChartLabel("", right + 8, y + 17, percent(real, 1)),
         ]
     said = "; ".join(f"{percent(n)} interval: {percent(r, 1)} of runs inside" for n, r in pairs)
@@ -213,7 +213,7 @@ def curve(picture: pictures.Picture) -> Chart:
     frame = _Frame(*picture.limits(), picture.unit.plural)
     first, last = picture.observed_range
     left = frame.x(first / 1.03)
-    width = _short(frame.x(last * 1.03) - left)
+    width = short(frame.x(last * 1.03) - left)
     marks: list[Mark] = [
         Box("range", left, frame.TOP, width, frame.BASE - frame.TOP),
         *frame.axes("run time"),
@@ -293,24 +293,24 @@ def histogram(
     """
     ends = [*times, low_s, high_s, *([limit_s] if limit_s else [])]
     first, last = min(ends) / 1.1, max(ends) * 1.1
-    left, right, base = 10.0, _WIDTH - 10.0, 170.0
+    left, right, base = 10.0, WIDTH - 10.0, 170.0
 
     def x(time_s: float) -> float:
-        return _short(left + (right - left) * math.log(time_s / first) / math.log(last / first))
+        return short(left + (right - left) * math.log(time_s / first) / math.log(last / first))
 
     step = (right - left) / _BINS
     counts = Counter(min(int((x(one) - left) / step), _BINS - 1) for one in times)
     highest = max(counts.values())
-    band = Box("band", x(low_s), 24, _short(x(high_s) - x(low_s)), base - 24)
+    band = Box("band", x(low_s), 24, short(x(high_s) - x(low_s)), base - 24)
     edges = "".join(f"M{x(end)} 24V{base}" for end in (low_s, high_s))
     marks: list[Mark] = [
         ChartLabel("faint", left, 12, f"runs, up to {highest} in a column"),
         *(band, ChartPath("edge", edges), ChartPath("grid", f"M{left} {base}H{right}")),
     ]
     for place, number in sorted(counts.items()):
-        tall = _short((base - 30) * number / highest)
-        at = _short(left + place * step + 1)
-        marks.append(Box("first", at, _short(base - tall), _short(step - 2), tall))
+        tall = short((base - 30) * number / highest)
+        at = short(left + place * step + 1)
+        marks.append(Box("first", at, short(base - tall), short(step - 2), tall))
     marks += [
         ChartLabel("faint middle", x(tick), base + 18, pictures.tick_text(tick))
         for tick in pictures.time_ticks(first, last, 4)
@@ -331,36 +331,6 @@ def histogram(
     return Chart(title, said, marks, int(base) + 44, legend.strip())
 
 
-def ratios(title: str, data: Sequence[float]) -> Chart:
-    """Draw actual over predicted run time, run after run, above and below 1."""
-    reach = max(2.0, *data, *(1 / one for one in data)) * 1.05
-    left, right, top, base = 40.0, _WIDTH - 10.0, 28.0, 188.0
-
-    def y(ratio: float) -> float:
-        return _short(top + (base - top) * (0.5 - math.log(ratio) / math.log(reach) / 2))
-
-    marks: list[Mark] = [
-        ChartLabel("faint", 0, 12, "actual / predicted"),
-        ChartLabel("faint middle", (left + right) / 2, base + 18, "runs, the newest on the right"),
-    ]
-    for tick in (0.5, 1.0, 2.0):
-        look = "guide" if tick == 1 else "grid"
-        marks += _level(y(tick), left, right, f"{tick:g}", look)
-    step = (right - left) / max(len(data), 1)
-    for i, one in enumerate(data):
-        marks.append(Dot("first", _short(left + (i + 0.5) * step), y(one), 3.5))
-    longer = sum(one > 1 for one in data)
-    return Chart(
-        title,
-        f"{longer} of {len(data)} runs took longer than predicted; the last one {data[-1]:.2f} "
-        "times as long.",
-        marks,
-        int(base) + 26,
-        f"{count(len(data), 'completed run')}; above the dashed line they took longer than "
-        "predicted.",
-    )
-
-
 def scatter(
     title: str,
     points: Sequence[tuple[float, float, str]],
@@ -373,14 +343,14 @@ def scatter(
 
     Marks are a circle for ``run``, a square for ``change``, a diamond for ``second``.
     """
-    left, right, top, base = 52.0, _WIDTH - 28.0, 28.0, 220.0
+    left, right, top, base = 52.0, WIDTH - 28.0, 28.0, 220.0
     most_x = max(*(x for x, _, _ in points), 0.01)
     low, high = min(*(y for _, y, _ in points), 0.0), max(*(y for _, y, _ in points), 0.01)
 
     def place(x: float, y: float) -> tuple[float, float]:
         return (
-            _short(left + (right - left) * x / most_x),
-            _short(base - (base - top) * (y - low) / (high - low)),
+            short(left + (right - left) * x / most_x),
+            short(base - (base - top) * (y - low) / (high - low)),
         )
 
     marks: list[Mark] = [
@@ -388,7 +358,7 @@ def scatter(
         ChartLabel("faint middle", (left + right) / 2, base + 36, across),
     ]
     for share in sorted({low, 0.0, high}):
-        marks += _level(place(0, share)[1], left, right, percent(share))
+        marks += level_line(place(0, share)[1], left, right, percent(share))
     for share in (0.0, most_x):
         label = ChartLabel("faint middle", place(share, low)[0], base + 18, percent(share, 1))
         marks.append(label)
@@ -446,23 +416,23 @@ class _Frame:
 
     HEIGHT: ClassVar[int] = 290
     LEFT: ClassVar[int] = 58
-    RIGHT: ClassVar[int] = _WIDTH - 8
+    RIGHT: ClassVar[int] = WIDTH - 8
     TOP: ClassVar[int] = 24
     BASE: ClassVar[int] = 246
 
     def x(self, nodes: float) -> float:
         low, high = math.log(self.few / 1.1), math.log(self.many * 1.1)
-        return _short(self.LEFT + (self.RIGHT - self.LEFT) * (math.log(nodes) - low) / (high - low))
+        return short(self.LEFT + (self.RIGHT - self.LEFT) * (math.log(nodes) - low) / (high - low))
 
     def y(self, time_s: float) -> float:
         low, high = math.log(self.low_s / 1.1), math.log(self.high_s * 1.1)
         share = (math.log(max(time_s, 1e-9)) - low) / (high - low)
-        return _short(self.BASE - (self.BASE - self.TOP) * min(max(share, 0.0), 1.0))
+        return short(self.BASE - (self.BASE - self.TOP) * min(max(share, 0.0), 1.0))
 
     def axes(self, name: str) -> list[Mark]:
         marks: list[Mark] = [ChartLabel("faint", 0, 12, name)]
         for time_s in pictures.time_ticks(self.low_s, self.high_s):
-            marks += _level(self.y(time_s), self.LEFT, self.RIGHT, pictures.tick_text(time_s))
+            marks += level_line(self.y(time_s), self.LEFT, self.RIGHT, pictures.tick_text(time_s))
         for nodes in pictures.node_ticks(self.few, self.many):
             x = self.x(nodes)
             marks += [
@@ -516,11 +486,12 @@ def _in_words(picture: pictures.Picture) -> str:
     return text
 
 
-def _level(y: float, left: float, right: float, text: str, look: str = "grid") -> list[Mark]:
+def level_line(y: float, left: float, right: float, text: str, look: str = "grid") -> list[Mark]:
     """Draw a level line with its label on the left."""
     line = ChartPath(look, f"M{left} {y}H{right}")
     return [line, ChartLabel("faint end", left - 6, y + 4, text)]
 
 
-def _short(value: float) -> float:
+def short(value: float) -> float:
+    """Round a place: a tenth of a dot is not seen."""
     return round(value, 1)

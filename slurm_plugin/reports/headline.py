@@ -107,10 +107,7 @@ def gained(gain: Gain) -> str:
 
 
 def _applied(report: OutcomeReport, one: Effect) -> tuple[str, str]:
-    waited = one.wait_jobs == one.jobs
-    saved = _saved(one.other_run_hours, one.run_hours)
-    if waited:
-        saved = _sum(saved, _saved(one.other_wait_hours, one.wait_hours))
+    saved, waited = saved_hours(one)
     better, worse = ("sooner", "later") if waited else ("shorter", "longer")
     text, verdict = _signed(saved, better, worse, jobs=one.jobs)
     other = one.other_node_hours.value
@@ -126,6 +123,19 @@ def _applied(report: OutcomeReport, one: Effect) -> tuple[str, str]:
         f"{one.unit.word}-hours{missing}; {one.later or 'none'} ended a minute or more later than "
         f"as asked, {stopped} stopped by a limit."
     ), verdict if waited else f"{worse if saved[0] < 0 else better} runs, waits unknown"
+
+
+def saved_hours(one: Effect) -> tuple[_Hours, bool]:
+    """Hours that changed jobs ended sooner, with their ends; and whether waits are in that."""
+    saved, waited = _saved(one.other_run_hours, one.run_hours), one.wait_jobs == one.jobs
+    if waited:
+        saved = _sum(saved, _saved(one.other_wait_hours, one.wait_hours))
+    return saved, waited
+
+
+def saved_node_hours(one: Effect) -> _Hours:
+    """Node-hours that changed jobs took less than on the count asked for, with their ends."""
+    return _saved(one.other_node_hours, one.node_hours)
 
 
 def _observed(report: OutcomeReport, one: Effect) -> tuple[str, str]:

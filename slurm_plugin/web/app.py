@@ -16,7 +16,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.config.settings import Config
-from slurm_plugin.web import application_page, decisions_page, report_pages, start_pages, view
+from slurm_plugin.web import (
+    application_page,
+    decisions_page,
+    report_pages,
+    savings_page,
+    start_pages,
+    view,
+)
 from slurm_plugin.web.data import PageData
 from slurm_plugin.web.view import BadQuery, PageMissing, View
 from slurm_plugin.web.viewer import Proxies, Unauthenticated, Viewer, user_of
@@ -49,6 +56,7 @@ PAGES: Mapping[str, Callable[[View], str]] = {
     "/decisions": decisions_page.decisions,
     "/decision": decisions_page.one_decision,
     "/queue": report_pages.queue,
+    "/savings": savings_page.savings,
     "/report": report_pages.report,
     "/replay": report_pages.replay,
 }

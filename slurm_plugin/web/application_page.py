@@ -23,13 +23,23 @@ from slurm_plugin.config.settings import Config, Energy
 from slurm_plugin.decision.messages import next_run
 from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.evaluation.costs import source_text, table_amounts
+from slurm_plugin.evaluation.outcomes import Pair
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.reports import chart, curve_text
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.html import Cell, PasteLine
 from slurm_plugin.reports.picture import NEXT_RUN, RECOMMENDED, SIGNS, of_table
+from slurm_plugin.reports.time_charts import Moment, ratios
 from slurm_plugin.store_access import last_runs
-from slurm_plugin.text.formatting import RECOGNISED, clock, count, hours, percent, spans
+from slurm_plugin.text.formatting import (
+    RECOGNISED,
+    clock,
+    count,
+    hours,
+    percent,
+    short_clock,
+    spans,
+)
 from slurm_plugin.text.table_columns import AMOUNT, SECONDS, SHARE, Column, Table, text_column
 from slurm_plugin.web.data import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery, may_see
 from slurm_plugin.web.decisions_page import decisions_table
@@ -101,14 +111,7 @@ def one_application(view: View) -> str:
     largest = largest_cluster(view)
     config = view.site.config
     identity = {"level": entry.level, "key": entry.key}
-    data = [
-        run.elapsed_s / predicted[0]
-        for one, run in reversed(pairs)
-        if run
-        and run.state is JobState.COMPLETED
-        and run.elapsed_s > 0
-        and (predicted := predicted_for(one, run.nodes))
-    ]
+    history = list(_history(pairs))
     shown = curve_text.within(prediction, largest)
     made = suggestion(view, prediction)
     steps = _advised(made) if made else []
@@ -123,7 +126,7 @@ def one_application(view: View) -> str:
         facts=facts(shown, standings.get(entry.table_key), config.energy),
         experts=_experts(view.site.store.records.find(entry.level, entry.key)),
         steps=steps,
-        accuracy=chart.ratios("Actual over predicted run time", data) if data else None,
+        history=ratios("Its runs beside their predictions", history) if history else None,
         what_if=what_if(view, prediction, made, hidden=identity | {"counts": counts}),
         curves=list(_curves(prediction, made, config, runs, every=every, largest=largest)),
         every=every,
@@ -133,6 +136,28 @@ def one_application(view: View) -> str:
         decisions=decisions_table(view, pairs[:SOME], "Its newest decisions", empty="none yet"),
         more=view.link("/decisions", **identity),
     )
+
+
+def _history(pairs: Sequence[Pair]) -> Iterator[Moment]:
+    """Give the completed runs beside what was predicted for each, the oldest first."""
+    for one, run in reversed(pairs):
+        predicted = predicted_for(one, run.nodes) if run else None
+        if not (run and predicted and run.state is JobState.COMPLETED and run.elapsed_s > 0):
+            continue
+        time_s, low_s, high_s = predicted
+        known = low_s is not None and high_s is not None
+        between = f", {spans(low_s or 0.0, high_s or 0.0)} expected" if known else ""
+        text = (
+            f"Job {run.job_id}, {short_clock(one.at_s)}: {time_span(run.elapsed_s)} on "
+            f"{Unit(one.unit).counted(run.nodes)}; {time_span(time_s)} predicted{between}"
+        )
+        yield Moment(
+            label=short_clock(one.at_s)[:5],
+            value=run.elapsed_s / time_s,
+            text=text,
+            low=low_s / time_s if low_s is not None else None,
+            high=high_s / time_s if high_s is not None else None,
+        )
 
 
 def _list_link(view: View, filters: CatalogueQuery, **more: object) -> str:

@@ -377,13 +377,15 @@ class PageData:
         """Look at nimod, the last ingest and the last fit; the time is when that was done."""
         return self._checks.get(None)
 
-    def report(self, viewer: Viewer, days: int = 0) -> OutcomeReport:
-        """Sum up the last days, for what a user sees; 0: as many as the site says."""
-        return self._reports.get((viewer.visibility, days or self.config.web.days))
+    def report(self, viewer: Viewer, days: int | None = None) -> OutcomeReport:
+        """Sum up the last days, for what a user sees; None: as many as the site says, 0: all."""
+        chosen = self.config.web.days if days is None else days
+        return self._reports.get((viewer.visibility, chosen))
 
     def _report(self, asked: tuple[PrivateDataRules, int]) -> OutcomeReport:
         visibility, days = asked
-        chosen = DecisionSelection(since_s=time.time() - days * _DAY_S)
+        since_s = time.time() - days * _DAY_S if days else None
+        chosen = DecisionSelection(since_s=since_s)
         return collect(self.store, _visible(chosen, visibility), config=self.config)
 
     def waste(self, user: str) -> WasteReport | None:

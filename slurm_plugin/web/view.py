@@ -28,6 +28,7 @@ _PATHS = {
     "Applications": "/applications",
     "Decisions": "/decisions",
     "Queue": "/queue",
+    "Savings": "/savings",
     "Report": "/report",
     "Replay": "/replay",
 }

@@ -24,6 +24,7 @@ from slurm_plugin.reports.picture import (
     of_table,
 )
 from slurm_plugin.reports.terminal_plot import Canvas, draw
+from slurm_plugin.reports.time_charts import Moment, ratios, series
 from tests.slurm_plugin.made import history, table
 
 DOT = SIGNS["observed"]
@@ -272,7 +273,9 @@ def test_run_times_on_one_count_have_their_limit_as_a_line():
 def test_every_mark_is_inside_the_drawing():
     made = [
         chart.curve(of_table(table())),
-        chart.ratios("x", [0.2, 1.0, 9.0]),
+        ratios("x", [Moment("d", one, "t", 0.5, 2.0) for one in (0.2, 1.0, 9.0)]),
+        series("y", [Moment("d", one, "t", -9.0, 9.0) for one in (-2.0, 0.0)], up="u", write=str),
+        series("z", [Moment("d", 0.0, "t")], up="u", write=str),
         chart.bars("x", [chart.Bar("a" * 99, 1.0, "1"), chart.Bar("b", 0.0, "0")]),
     ]
     for one in made:

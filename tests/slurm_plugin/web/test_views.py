@@ -41,7 +41,7 @@ ADDRESSES = [
     "/applications?q=wrf&group=all&verdict=reliable&order=runs&reverse=yes",
     f"{APPLICATION}a1", f"{APPLICATION}b2&counts=all", "/application?level=tag&key=bob/ocean/d01",
     "/decisions", "/decisions?user=bob&partition=long&mode=observe&reason=array&level=line&key=b1",
-    "/decision?id=bbbbbbbbbbbb", "/queue", "/report", "/replay",
+    "/decision?id=bbbbbbbbbbbb", "/queue", "/savings", "/report", "/replay",
 ]  # fmt: skip
 
 

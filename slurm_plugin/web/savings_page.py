@@ -1,0 +1,171 @@
+"""Savings, waits and kept promises, week by week: for those who pay for the cluster."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from sacct_ingest.runs.layout import Unit
+from sacct_ingest.text.slurm_text import time_span
+from slurm_plugin.evaluation.effects import Effect
+from slurm_plugin.evaluation.weeks import Week
+from slurm_plugin.reports.chart import Chart
+from slurm_plugin.reports.headline import headline, saved_hours, saved_node_hours, title_of
+from slurm_plugin.reports.time_charts import Moment, series
+from slurm_plugin.text.formatting import clock, count, hours, percent
+from slurm_plugin.text.table_columns import SECONDS, SHARE, Column, Table, text_column
+from slurm_plugin.web.view import View
+
+_PERIODS = {"90": "90 days", "all": "all"}
+_WEEKS = 104  #: most that are drawn
+
+
+def savings(view: View) -> str:
+    """Show what each week brought."""
+    days = view.choice("days", list(_PERIODS), "90")
+    report = view.site.report(view.viewer, 0 if days == "all" else int(days))
+    weeks = report.weeks[-_WEEKS:]
+    return view.render(
+        "savings.html.j2",
+        "Savings",
+        lead=title_of(report),
+        benefit=headline(report).benefit if report.decisions else "",
+        periods=[
+            (words, view.link("/savings", days="" if name == "90" else name), name == days)
+            for name, words in _PERIODS.items()
+        ],
+        charts=list(_charts(weeks, report.confidence)),
+        table=_table(weeks, report.confidence),
+    )
+
+
+def _charts(weeks: Sequence[Week], confidence: float) -> Iterator[Chart]:
+    """Draw what some week has a value of."""
+    for unit in Unit:
+        word = f"{unit.word}-hours"
+        of = "" if unit is Unit.NODES else f", jobs of {unit.plural}"
+        if saved := _moments(weeks, partial(_saved, unit=unit)):
+            yield series(
+                f"{word.capitalize()} saved by week",
+                saved,
+                up=f"{word} saved",
+                write=_signed,
+                legend=f"Jobs whose {unit.word} count NIMO changed, beside what they would have "
+                "taken as asked for. Band: how sure that is. Below the dashed line they took more.",
+            )
+        if sooner := _moments(weeks, partial(_sooner, unit=unit)):
+            yield series(
+                f"Time saved by week{of}",
+                sooner,
+                up="hours sooner",
+                write=_signed,
+                legend="How much sooner these jobs ended, in all, with their waits where these are "
+                "predicted well. Below the dashed line they ended later.",
+            )
+    if waited := _moments(weeks, _wait):
+        yield series(
+            "Mean wait by week",
+            waited,
+            up="mean wait",
+            write=lambda value: time_span(value) if value else "0",
+            legend="All jobs that started and waited for nothing but nodes.",
+        )
+    if kept := _moments(weeks, lambda week: _kept(week, confidence)):
+        yield series(
+            "Promises kept by week",
+            kept,
+            up=f"runs inside their {percent(confidence)} interval",
+            write=percent,
+            guide=confidence,
+            ends=(0.0, 1.0),
+            legend="The line should stay at the dashed one.",
+        )
+
+
+def _moments(weeks: Sequence[Week], moment: Callable[[Week], Moment | None]) -> list[Moment]:
+    made = ((week, moment(week)) for week in weeks)
+    return [
+        replace(one, label=_day(week), text=f"Week of {_day(week)}: {one.text}")
+        for week, one in made
+        if one
+    ]
+
+
+def _day(week: Week) -> str:
+    return clock(week.begin_s)[5:10]
+
+
+def _effect(week: Week, unit: Unit) -> Effect | None:
+    return next((one for one in week.applied if one.unit is unit), None)
+
+
+def _saved(week: Week, unit: Unit) -> Moment | None:
+    if (one := _effect(week, unit)) is None:
+        return None
+    value, low, high = saved_node_hours(one)
+    text = (
+        f"{_signed(value)} {unit.word}-hours saved ({_signed(low)} to {_signed(high)}) by "
+        f"{count(one.jobs, 'changed job')}"
+    )
+    return Moment("", value, text, low, high)
+
+
+def _sooner(week: Week, unit: Unit) -> Moment | None:
+    if (one := _effect(week, unit)) is None:
+        return None
+    (value, low, high), waited = saved_hours(one)
+    what = "of waiting and running" if waited else "of running"
+    text = (
+        f"{_signed(value)} hours {what} saved ({_signed(low)} to {_signed(high)}) by "
+        f"{count(one.jobs, 'changed job')}"
+    )
+    return Moment("", value, text, low, high)
+
+
+def _wait(week: Week) -> Moment | None:
+    if week.wait_s is None:
+        return None
+    text = f"{time_span(week.wait_s)}, {count(week.waited_jobs, 'job')}"
+    return Moment("", week.wait_s, text)
+
+
+def _kept(week: Week, confidence: float) -> Moment | None:
+    if week.accuracy is None or week.accuracy.inside is None:
+        return None
+    runs = count(week.accuracy.intervals, "run")
+    text = f"{percent(week.accuracy.inside)} of {runs} inside their {percent(confidence)} interval"
+    return Moment("", week.accuracy.inside, text)
+
+
+def _signed(value: float) -> str:
+    return f"{'−' if value < 0 else ''}{hours(abs(value))}"
+
+
+def _table(weeks: Sequence[Week], confidence: float) -> Table:
+    def of_nodes(make: Callable[[Effect], float]) -> Callable[[Week], float | None]:
+        return lambda week: make(one) if (one := _effect(week, Unit.NODES)) else None
+
+    columns = [
+        text_column("begin", "week of", value=lambda week: clock(week.begin_s)[:10]),
+        Column("decisions", "decisions"),
+        Column("changed", "changed jobs", of_nodes(lambda one: one.jobs)),
+        Column(
+            "saved_node_hours",
+            "node-hours saved",
+            of_nodes(lambda one: saved_node_hours(one)[0]),
+            as_text=_signed,
+        ),
+        Column(
+            "saved_hours",
+            "hours sooner",
+            of_nodes(lambda one: saved_hours(one)[0][0]),
+            as_text=_signed,
+        ),
+        Column("wait_s", "mean wait", as_text=SECONDS),
+        Column(
+            "inside",
+            f"inside {percent(confidence)}",
+            lambda week: week.accuracy.inside if week.accuracy else None,
+            as_text=SHARE,
+        ),
+    ]
+    return Table(columns, list(reversed(weeks)), "savings", "Week by week", empty="no week yet")

@@ -1,0 +1,96 @@
+"""Savings, waits and promises by week, and an application's runs beside their predictions."""
+
+import re
+import time
+from html import unescape
+
+import pytest
+
+from sacct_ingest.store import Store
+from tests.sacct_ingest.records import run
+from tests.slurm_plugin.reports.rows import decision
+from tests.slurm_plugin.web.conftest import own
+
+WEEK_S = 7 * 86_400
+WEEKS = 6
+
+
+@pytest.fixture
+def history(store_path):
+    """Two jobs a week of ada's, on 4 nodes instead of 2; each waits a minute longer a week."""
+    first_s = int(time.time()) - WEEKS * WEEK_S
+    decisions, runs = [], []
+    for number in range(2 * WEEKS):
+        at_s, job_id = first_s + number * WEEK_S // 2, 910_000 + number
+        wait_s = 60 * (number // 2)
+        decisions.append(
+            decision(
+                decision_id=f"{number:012x}", at_s=float(at_s), key="a1", label="ada/wrf",
+                predicted_s=1000.0, low_s=800.0, high_s=1300.0, request_predicted_s=1900.0,
+                request_low_s=1600.0, request_high_s=2300.0, wait_s=60.0, request_wait_s=60.0,
+            )
+        )  # fmt: skip
+        runs.append(
+            run(
+                job_id=job_id, user="ada", nodes=4, elapsed_s=900 + 50 * number, name="wrf",
+                submit_s=at_s, eligible_s=at_s, start_s=at_s + wait_s,
+            )
+        )  # fmt: skip
+    with Store.open(str(store_path)) as store:
+        store.decisions.add(decisions)
+        store.runs.add(runs)
+        store.decisions.join_outcomes()
+    return store_path
+
+
+def titles(text):
+    return [unescape(one) for one in re.findall("<figcaption[^>]*>(.*?)</figcaption>", text)]
+
+
+def said(text, title):
+    figure = re.search(f"<figcaption[^>]*>{title}</figcaption>.*?</figure>", text, re.DOTALL)[0]
+    return [unescape(one) for one in re.findall("<circle.*?<title>(.*?)</title>", figure)]
+
+
+def test_each_week_says_what_was_saved_waited_and_kept(ask, history):
+    text = ask("/savings").text
+    assert titles(text) == [
+        *("Node-hours saved by week", "Time saved by week"),
+        *("Mean wait by week", "Promises kept by week"),
+    ]
+    saved = said(text, "Node-hours saved by week")
+    assert len(saved) in (WEEKS, WEEKS + 1)
+    assert all(re.match(r"Week of \d\d-\d\d: −?[\d.]+ node-hours saved \(", one) for one in saved)
+    assert saved[1].endswith("2 changed jobs")
+    waits = said(text, "Mean wait by week")
+    assert len({*waits}) == len(waits)
+    kept = said(text, "Promises kept by week")
+    assert "100 % of 2 runs inside their 90 % interval" in kept[1]
+    assert len(re.findall("<tr>", text)) == len(saved) + 1
+
+
+def test_a_user_sees_the_savings_of_own_jobs_only(ask, history):
+    assert "Node-hours saved" in ask("/savings", "ada", own("ada")).text
+    text = ask("/savings", "eve", own("eve")).text
+    assert titles(text) == []
+    assert "No week yet" in text
+    assert "Not all jobs are counted here" in text
+
+
+def test_all_weeks_are_there_when_asked_for(ask, history):
+    with Store.open(str(history)) as store:
+        old_s = time.time() - 300 * 86_400
+        store.decisions.add([decision(decision_id="e" * 12, at_s=old_s, key="a1")])
+    assert ask("/savings?days=all").text.count("<tr>") == ask("/savings").text.count("<tr>") + 1
+    assert ask("/savings?days=12").status_code == 400
+
+
+def test_an_applications_runs_stand_beside_what_was_predicted(ask, history):
+    text = ask("/application?level=line&key=a1").text
+    runs = said(text, "Its runs beside their predictions")
+    assert len(runs) == 2 * WEEKS
+    assert re.match(
+        r"Job 910000, \d\d-\d\d \d\d:\d\d: 15 min on 4 nodes; 17 min predicted, 13 to 22 min",
+        runs[0],
+    )
+    assert 'class="band"' in text
