@@ -292,6 +292,12 @@ class Awaited(NamedTuple):
     begin_s: float = -inf  #: seconds since the epoch; inf: not known
 
 
+def nothing_awaited(dependency: str, user: str, name: str) -> Awaited:
+    """Tell that a job waits for no other one: nothing is known of the jobs of the cluster."""
+    del dependency, user, name
+    return Awaited()
+
+
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     """One look at the cluster."""
 
@@ -307,7 +313,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     reopens: bool = False  #: we may give jobs that do not start as planned their range back
     shown: frozenset[str] = frozenset()  #: decisions whose jobs wait or run
     #: says what of a dependency is not satisfied yet, for a job of that user and name
-    awaited: Callable[[str, str, str], Awaited] = lambda *_: Awaited()
+    awaited: Callable[[str, str, str], Awaited] = nothing_awaited
 
     def partition(self, name: str) -> Partition | None:
         """Partition of that name; the empty name means the default one."""

@@ -206,11 +206,14 @@ class _Lane:
 
     def _exchange(self, worker: _Worker, question: questions.Question) -> bytes:
         sent, received = worker.sent[self._number], worker.received[self._number]
-        news = self._sender.for_all
-        if isinstance(question, questions.AdviceQuestion | questions.WaitsQuestion):
-            advice = isinstance(question, questions.AdviceQuestion)
-            news = self._sender.for_advice if advice else self._sender.for_waits
-        for piece in news():
+        match question:
+            case questions.AdviceQuestion():
+                news = self._sender.for_advice(question.job)
+            case questions.WaitsQuestion():
+                news = self._sender.for_waits()
+            case _:
+                news = self._sender.for_all()
+        for piece in news:
             pickle.dump(piece, sent, pickle.HIGHEST_PROTOCOL)
         pickle.dump(question, sent, pickle.HIGHEST_PROTOCOL)
         sent.flush()

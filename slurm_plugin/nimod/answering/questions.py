@@ -28,7 +28,7 @@ from slurm_plugin.protocol.lines import AnswerTooLong, bounded, bounded_rows, en
 from slurm_plugin.protocol.request_messages import Ask, Job
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
 from slurm_plugin.service.accountant import ANSWER_S, Account, Accountant, Kind, Principal, Resource
-from slurm_plugin.slurm.cluster_state import Cluster, Partition
+from slurm_plugin.slurm.cluster_state import Awaited, Cluster, Partition, nothing_awaited
 from slurm_plugin.slurm.limits import LimitTables
 from slurm_plugin.slurm.node_pool import NodePool
 from slurm_plugin.wait_forecasts.forecasts import Outlooks
@@ -65,8 +65,8 @@ class StateSender:
         if self._new("config", config):
             yield "config", config
 
-    def for_advice(self) -> Iterator[Piece]:
-        """Give what is new in the cluster and among the tables."""
+    def for_advice(self, job: Job | None = None) -> Iterator[Piece]:
+        """Give what is new in the cluster and among the tables, and what a job waits for."""
         yield from self.for_all()
         tables, cluster, waits = self._service.tables, self._service.cluster, self._service.waits
         if self._new("tables", tables):
@@ -80,6 +80,8 @@ class StateSender:
             yield "accuracy", waits
         if cluster is not None and self._new("look", cluster.taken_s):
             yield from self._cluster(cluster)
+        if cluster is not None and job is not None and job.dependency:
+            yield "awaited", cluster.awaited(job.dependency, job.user_name, job.name)
 
     def for_waits(self) -> Iterator[Piece]:
         """Give what is new in the queue."""
@@ -112,7 +114,11 @@ class StateSender:
             yield from _sliced("groups", pool.groups if pool else {})
             bare = pool and dataclasses.replace(pool, groups={}, memo={}, listed=None)
             yield "partition", replace(part, pool=bare)
-        yield "look", replace(cluster, partitions={}, limits=LimitTables())
+        # What is awaited follows from all jobs of the cluster: it is told for one job at a time.
+        yield (
+            "look",
+            replace(cluster, partitions={}, limits=LimitTables(), awaited=nothing_awaited),
+        )
 
 
 class WorkerState:
@@ -163,11 +169,18 @@ class WorkerState:
                 value, partitions=_with_all_nodes(self._partitions), limits=self._limits
             )
             self._partitions = {}
+        elif name == "awaited":
+            self._await(value)
         elif name == "queue":
             parts = {n: self._taken(n) for n in ("pending", "starts", "tasks")}
             self.starts = dataclasses.replace(value, **parts)
         else:
             self._some.setdefault(name, {}).update(value)
+
+    def _await(self, told: Awaited) -> None:
+        """Let the cluster tell this of the next question's job."""
+        if (cluster := self.service.cluster) is not None:
+            self.service.cluster = replace(cluster, awaited=lambda *_: told)
 
     def _taken(self, name: str) -> dict[Any, Any]:
         return self._some.pop(name, {})

@@ -66,8 +66,8 @@ class AnsweredHere:
     def __init__(self, handler: Handler, question: Question) -> None:
         sender = StateSender(handler.service, handler.outlooks)
         state, self._question = WorkerState(sender.text), question
-        waits = isinstance(question, WaitsQuestion)
-        for piece in sender.for_waits() if waits else sender.for_advice():
+        waits, job = isinstance(question, WaitsQuestion), getattr(question, "job", None)
+        for piece in sender.for_waits() if waits else sender.for_advice(job):
             state.take(pickle.loads(pickle.dumps(piece)))
         self._answerer = Answerer(state)
 

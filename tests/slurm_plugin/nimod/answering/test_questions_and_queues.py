@@ -3,6 +3,7 @@
 import pickle
 
 import msgspec
+from msgspec.structs import replace
 
 from sacct_ingest.records import Identity
 from sacct_ingest.store import Store
@@ -16,7 +17,8 @@ from slurm_plugin.nimod.answering.questions import (
     WorkerState,
 )
 from slurm_plugin.protocol.lines import MAX_ANSWER_BYTES
-from slurm_plugin.protocol.request_messages import Ask
+from slurm_plugin.protocol.request_messages import Ask, Job
+from slurm_plugin.slurm.cluster_state import Awaited, nothing_awaited
 from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 from slurm_plugin.wait_forecasts.queued_starts import QueuedStarts
 from tests.slurm_plugin.decision.test_eligibility_and_budget import site
@@ -103,10 +105,22 @@ def test_state_goes_over_whole_in_small_pieces_and_once():
     state = WorkerState(sender.text)
     for piece in pieces:
         state.take(pickle.loads(piece))
-    assert state.service.cluster == service.cluster
+    assert state.service.cluster == replace(service.cluster, awaited=nothing_awaited)
     assert state.service.tables.node_types == types
     found = state.service.tables.find(Identity("alice", "solve"))
     assert found == table()
     assert state.service.tables.is_off(found)
     sender.forget()
     assert len(list(sender.for_advice())) > len(pieces) // 2
+
+
+def test_what_a_job_waits_for_goes_over_with_its_question():
+    service = DecisionService(Config(), new_id=str)
+    told = Awaited((12,), 1e9)
+    service.cluster = replace(site(), awaited=lambda *asked: {("afterok:12", "", ""): told}[asked])
+    sender = StateSender(service, Outlooks(QueueRunTimes(lambda: service.tables)))
+    state = WorkerState(sender.text)
+    for piece in sender.for_advice(Job(dependency="afterok:12")):
+        state.take(pickle.loads(pickle.dumps(piece)))
+    assert state.service.cluster.awaited("afterok:12", "", "") == told
+    assert [name for name, _ in sender.for_advice(Job())] == []
