@@ -38,6 +38,9 @@ _SILENT = frozenset(
 _SNAKEMAKE: Final = "# properties = "
 _SNAKEMAKE_INPUTS = re.compile(r'"input": \[([^]]*)\]')
 _QUOTED = re.compile(r'"([^"]*)"')
+#: What Snakemake's plugin for Slurm has its job wait for: inputs, and files of its own.
+_AWAITED = re.compile(r"snakemake .* --wait-for-files ((?:(?!-)[^ ]+ +)*)")
+_OWN_FILES: Final = ".snakemake/"
 _NEXTFLOW: Final = "nxf_stage"
 _STAGED = re.compile(r"ln -s (?:-f )?([^ ]+) ")
 
@@ -134,6 +137,11 @@ class _Found:
             self.add(path)
 
     def _add_commands(self, line: str) -> None:
+        if awaited := _AWAITED.search(line):
+            for word in awaited[1].translate(_BLANKS).split():
+                if _OWN_FILES not in word:
+                    self.add(word)
+            return
         line = _REDIRECTED.sub(" ", re.sub(r"[ \t]#.*", "", line))
         for command in re.split("[;|&]+", line):
             self._add_command(self._expanded(command).split())

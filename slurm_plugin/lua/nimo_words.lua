@@ -82,12 +82,14 @@ function Found:add_arguments(words, from, of_text)
   end
 end
 
+local function unquoted(text) return (text:gsub("[\"']", ""):gsub("[<(){}%[%]`]", " ")) end
+
 -- A text with the values of its variables, where they are known, and no quotes.
 function Found:expanded(text)
   text = text:gsub("%${?([A-Za-z0-9_]+)}?", function(name)
     return self.own[name] or self.getenv(name) or "$"
   end)
-  return (text:gsub("[\"']", ""):gsub("[<(){}%[%]`]", " "))
+  return unquoted(text)
 end
 
 local function words_of(text)
@@ -127,7 +129,21 @@ function Found:add_command(words)
   end
 end
 
+-- Add what Snakemake's plugin for Slurm has its job wait for, but files of its own; false: it is none.
+function Found:add_awaited(line)
+  local _, last = line:find("snakemake .* %-%-wait%-for%-files ")
+  if not last then return false end
+  for word in line:sub(last + 1):gmatch("([^ ]+) +") do
+    if begins(word, "-") then break end
+    for path in unquoted(word):gmatch("%S+") do
+      if not path:find(".snakemake/", 1, true) then self:add(path) end
+    end
+  end
+  return true
+end
+
 function Found:add_commands(line)
+  if self:add_awaited(line) then return end
   line = line:gsub("[ \t]#.*", ""):gsub("&?>+[&|]?[ \t]*[^ \t;|&<>]*", " ")
   for command in line:gmatch("[^;|&]+") do self:add_command(words_of(self:expanded(command))) end
 end

@@ -34,6 +34,7 @@ PIECES = st.sampled_from(
         *("(", ")", "{", "}", "[", "]", "#", " #", ",", "=", "~/p.q", "..", "../r.s", "*.t", "`"),
         *("\\\n", "\n", "\t", "\r", "\v", "é.u", "# properties = ", '"input": ["v.w"]'),
         *("nxf_stage", "ln -s /x.y z", "http://a.b/c.d", "/usr/e", "\x00", "\x7f", ".", "/"),
+        *("snakemake ", " --wait-for-files ", "'.snakemake/w.x'"),
         *("//f.g", "-", "--", "=h.i", "then", "do"),
     ]
 )
