@@ -7,6 +7,7 @@ from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from math import inf
 from statistics import median
 
@@ -56,6 +57,8 @@ class ApplicationRecord:
     _successes: list[float] = field(default_factory=list)
     _shortages: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_SHORTAGES))
     _most: dict[tuple[Cause, int], tuple[int, float]] = field(default_factory=dict)
+    #: what starts say of the need that had not ended when the last one began, by their ends
+    _running: list[tuple[float, Cause, int, float]] = field(default_factory=list)
     _took: deque[float] = field(default_factory=lambda: deque(maxlen=_LATEST))
     _latest: deque[RunRow] = field(default_factory=lambda: deque(maxlen=_LATEST))
 
@@ -77,7 +80,11 @@ class ApplicationRecord:
         return sum(end_s <= start_s and had >= given for end_s, had in self._shortages)
 
     def advised(self, run: RunRow, usage: Mapping[Cause, Used]) -> dict[Cause, float]:
-        """Give what the starts of its size before say to ask for of each resource on a node."""
+        """Give what the starts of its size that had ended say to ask for of each resource."""
+        while self._running and self._running[0][0] <= float(run.start_s or 0):
+            _, cause, nodes, used = heappop(self._running)
+            starts, most = self._most.get((cause, nodes), (0, 0.0))
+            self._most[cause, nodes] = starts + 1, max(most, used)
         made = {}
         for cause, one in usage.items():
             starts, most = self._most.get((cause, run.nodes), (0, 0.0))
@@ -91,7 +98,10 @@ class ApplicationRecord:
         self._latest.append(run)
         short = ran_short(run)
         if short or run.state in _SAY_NEED:
-            self._need(run.nodes, usage, short=short)
+            for cause, one in usage.items():
+                used = one.had if short and cause is Cause.MEMORY else one.used
+                if used is not None:
+                    heappush(self._running, (end_s, cause, run.nodes, used))
         if run.state is JobState.COMPLETED:
             self.completed += 1
             insort(self._successes, end_s)
@@ -104,13 +114,6 @@ class ApplicationRecord:
 
     def _is_early(self, run: RunRow) -> bool:
         return not self._took or run.elapsed_s < _EARLY * median(self._took)
-
-    def _need(self, nodes: int, usage: Mapping[Cause, Used], *, short: bool) -> None:
-        for cause, one in usage.items():
-            used = one.had if short and cause is Cause.MEMORY else one.used
-            if used is not None:
-                starts, most = self._most.get((cause, nodes), (0, 0.0))
-                self._most[cause, nodes] = starts + 1, max(most, used)
 
     def lose(self, lost: Lost) -> None:
         """Take a start that its limit ended."""

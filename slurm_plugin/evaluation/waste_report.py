@@ -155,6 +155,11 @@ class _Group:
     node_hours: float = 0.0
     causes: dict[Cause, _Amount] = field(default_factory=lambda: defaultdict(_Amount))
 
+    @property
+    def back(self) -> float:
+        """Node-hours that could come back."""
+        return sum(amount.back for amount in self.causes.values())
+
 
 #: Share of a run's node-hours that it would have taken at the knee: value, low and high.
 AtKnee = tuple[float, float, float]
@@ -182,10 +187,13 @@ class WasteTally:
     _far: int = 0
     _longest: dict[tuple[str, str], float] = field(default_factory=dict)
 
-    def add(self, run: RunRow) -> None:
-        """Take a start; one that did not run, or has not ended, takes no node-hours."""
+    def add(self, run: RunRow) -> float:
+        """Take a start; give its node-hours that could come back, but for those of its limit.
+
+        One that did not run, or has not ended, takes no node-hours.
+        """
         if run.start_s is None or run.elapsed_s <= 0 or run.nodes <= 0 or not run.state.ended:
-            return
+            return 0.0
         application = run.identity.application or run.name
         key = run.user, application
         record = self._records.setdefault(key, ApplicationRecord(self.margin))
@@ -194,6 +202,7 @@ class WasteTally:
         hours = node_hours(run, occupied)
         place = run.user, run.account, application, run.partition
         group = self._groups[place]
+        before = group.back
         group.starts += 1
         group.node_hours += hours
         self._begin_s = min(self._begin_s or run.start_s, run.start_s)
@@ -206,6 +215,7 @@ class WasteTally:
         elif not self._bought_nothing(group, record, run, hours):
             self._left_idle(group, record, run, _Had(hours, shape, occupied, usage))
         record.take(run, usage)
+        return group.back - before
 
     def _bought_nothing(
         self, group: _Group, record: ApplicationRecord, run: RunRow, hours: float

@@ -305,3 +305,12 @@ def test_each_start_loses_no_more_than_it_had():
         for one in history(1000 + seed):
             report = summed([one])
             assert report.wasted <= report.node_hours + 1e-9
+
+
+def test_what_has_not_ended_says_nothing_of_what_could_come_back():
+    """An array of tasks that all began at once could not have asked for less; a later one could."""
+    idle = {"cpu_s": HOUR_S, "req_mem_bytes": None}
+    together = [run(0, **idle) for _ in range(50)]
+    assert summed(together).back == 0
+    later = [*together, run(7200, **idle)]
+    assert summed(later).back == pytest.approx(14 / 16)
