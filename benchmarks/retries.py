@@ -9,13 +9,16 @@ times the run time.  NIMO's first attempt and what follows are those of ``nimo e
 stand what was asked for, a profile that doubles the median or the 95 % quantile, and Ponder's rule
 as we read it (Lehmann et al. 2024): where need and input correlate a line, else the mean, and an
 offset by the deviation from it, weighted by how near inputs were.  The threshold of .3 and twice
-the deviation are ours; further attempts are doubled.
+the deviation are ours; further attempts are doubled.  *NIMO, by input* is the first attempt by the
+bytes that a task read, where memory surely goes by these, as a profile for Snakemake has it.  *Best
+constants* are the two amounts for each process that would have cost least, known only afterwards:
+no rule that knows nothing of a task but its process can be expected to do better.
 """
 
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,9 @@ import numpy as np
 from memory import FIRST, LAST, LEAST, Task, made_up, trace
 
 from predictor.tables.memory_need import enough_for
+from sacct_ingest.store import RunRow
+from slurm_plugin.reports.input_memory import MIB, InputMemory, input_memory
+from tests.predictor.rows import row as stored_run
 
 _MOST = 12  #: attempts
 Rule = Callable[[Sequence[Task], Task], tuple[float, float]]
@@ -84,14 +90,62 @@ def scores(tasks: Sequence[Task]) -> dict[str, Score]:
     """Give what came of each rule."""
     made: dict[str, Score] = defaultdict(Score)
     earlier = defaultdict[str, list[Task]](list)
+    rules = RULES | {"NIMO, by input": ByInput()}
     for task in tasks:
         past = earlier[task.process]
         if len(past) >= FIRST:
-            for name, rule in RULES.items():
+            for name, rule in rules.items():
                 first, second = rule(past[-LAST:], task)
                 made[name].add(task, ladder(first, max(second, 2 * first)))
         past.append(task)
+    for past in earlier.values():
+        add_best_constants(made["best constants"], past[FIRST:])
     return dict(made)
+
+
+def add_best_constants(score: Score, tasks: Sequence[Task]) -> None:
+    """Add what tasks cost with the two amounts that cost them least."""
+    if not tasks:
+        return
+    firsts = np.quantile([task.need for task in tasks], np.linspace(0, 1, 51))
+    most = max(task.need for task in tasks)
+    tried = []
+    for first in firsts.tolist():
+        one = Score()
+        for task in tasks:
+            one.add(task, ladder(first, max(most, 2 * first)))
+        tried.append(one)
+    best = min(tried, key=lambda one: one.given)
+    for part in Score.__slots__:
+        setattr(score, part, getattr(score, part) + getattr(best, part))
+
+
+class ByInput:
+    """The first attempt by input, where memory surely goes by it; fitted at each tenth more runs."""
+
+    def __init__(self) -> None:
+        self._fits: dict[str, tuple[int, InputMemory | None]] = {}
+        self._seen = defaultdict[str, int](int)
+
+    def __call__(self, past: Sequence[Task], task: Task) -> tuple[float, float]:
+        """Give what a task gets first, and then."""
+        process = task.process
+        self._seen[process] += 1
+        at, memory = self._fits.get(process, (0, None))
+        if self._seen[process] >= 1.1 * at:
+            memory = input_memory([self._run(one) for one in past], FIRST)
+            self._fits[process] = self._seen[process], memory
+        first, enough = RULES["NIMO"](past, task)
+        if memory is None:
+            return first, enough
+        return min(memory.bytes_for(task.read / MIB), enough), enough
+
+    def _run(self, task: Task) -> RunRow:
+        done = stored_run(1, max(task.run_s, 1.0))
+        inputs = f"1K={task.read:.0f}"
+        return replace(
+            done, mem_bytes=int(task.need), req_mem_bytes=int(task.asked or 0), inputs=inputs
+        )
 
 
 def ladder(first: float, second: float) -> Iterator[float]:
