@@ -121,7 +121,7 @@ def add_best_constants(score: Score, tasks: Sequence[Task]) -> None:
 
 
 class ByInput:
-    """The first attempt by input, where memory surely goes by it; fitted at each tenth more runs."""
+    """The first attempt by input, where memory surely goes by it; fitted as runs grow."""
 
     def __init__(self) -> None:
         self._fits: dict[str, tuple[int, InputMemory | None]] = {}

@@ -20,6 +20,7 @@ from sacct_ingest.runs.evidence import evidence_of, node_memory
 from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.store import RunRow
 from slurm_plugin.config.yaml_text import load_yaml
+from slurm_plugin.reports.input_memory import InputMemory, input_memory
 from slurm_plugin.slurm.cluster_state import RawState, lower_of
 from slurm_plugin.text.formatting import clock, count, duration
 
@@ -64,6 +65,8 @@ class Need:
     #: memory of a first attempt that an engine follows up: the cheapest; None: as ``mem_bytes``
     first_mem_bytes: int | None = None
     retried: int = 0  #: predicted runs for which that was too little
+    #: memory by the size of the input files; None: it does not surely go by that
+    by_input: InputMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +214,7 @@ def need_of(
         lacked_memory=lacked,
         over=_AS_GIVEN[kind] if as_given else _over(rows, times, memory, quantile),
         partition=done[-1].partition,
+        by_input=input_memory(rows, FEWEST) if margin is None and mem_bytes else None,
     )
     return need, backtest
 
@@ -332,6 +336,7 @@ def snakemake(needs: Iterable[Need]) -> str:
     """
     made = [
         "# Further attempts get more time and more memory: no profile knows which of them ran out.",
+        "# input.size_mb is the size of a job's input files.",
         f"retries: {RETRIES}",
         "set-resources:",
     ]
@@ -344,16 +349,32 @@ def snakemake(needs: Iterable[Need]) -> str:
         if need.time_s is not None:
             value = f"{ceil(need.time_s / 60)} * attempt"
             made.append(f"    runtime: {at_most(need.most_s, 60, value)}")
+        if need.by_input is not None:
+            made.append(f"    # by input: enough for {_judged(need.by_input)}")
         if need.mem_bytes is not None:
-            first, enough = (ceil(one / _MIB) for one in (_first(need), need.mem_bytes))
-            value = f"{first} * 2 ** (attempt - 1)"
-            if enough > 2 * first:
-                value = f"{first} if attempt == 1 else {enough} * 2 ** (attempt - 2)"
+            value = _snakemake_memory(need, need.mem_bytes)
             made.append(f"    mem_mb: {at_most(need.most_mem_bytes, _MIB, value)}")
         made.append(f"    cpus_per_task: {need.cpus_per_task}")
         made += [f"    tasks: {need.tasks}"] if need.tasks > 1 else []
         made += [f"    nodes: {need.nodes}"] if need.nodes > 1 else []
     return "\n".join(made) + "\n"
+
+
+def _judged(memory: InputMemory) -> str:
+    return f"{memory.inside} of {count(memory.predictions, 'run')}, each by those before it"
+
+
+def _snakemake_memory(need: Need, mem_bytes: float) -> str:
+    """Write the memory of each attempt in MiB."""
+    if memory := need.by_input:
+        least, fixed = (ceil(one / _MIB) for one in (memory.least_bytes, memory.fixed_bytes))
+        size = "input.size_mb" if memory.power == 1 else f"input.size_mb ** {memory.power:g}"
+        grown = f"{fixed} + {memory.grown_bytes / _MIB:.3g} * {size}"
+        return f"int(max({least}, {grown})) * 2 ** (attempt - 1)"
+    first, enough = (ceil(one / _MIB) for one in (_first(need), mem_bytes))
+    if enough > 2 * first:
+        return f"{first} if attempt == 1 else {enough} * 2 ** (attempt - 2)"
+    return f"{first} * 2 ** (attempt - 1)"
 
 
 def _first(need: Need) -> int:
@@ -412,7 +433,8 @@ def nextflow(needs: Iterable[Need]) -> str:
 def as_csv(needs: Iterable[Need]) -> str:
     """Make a table with one row an application."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, Need.__slots__, lineterminator="\n")
+    columns = [name for name in Need.__slots__ if name != "by_input"]
+    writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     writer.writerows(map(asdict, needs))
     return text.getvalue()

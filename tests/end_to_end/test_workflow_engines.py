@@ -4,6 +4,7 @@ It takes minutes and an environment of its own: `make test-releases` makes it an
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -19,8 +20,9 @@ from sacct_ingest.runs.submission import MEMORY, SAMPLE, TIME_LIMIT, WORKFLOW
 from sacct_ingest.store import Store
 from tests.cluster import cgroups
 from tests.cluster.releases import cache
-from tests.conftest import need_in_jobs
+from tests.conftest import need_in_jobs, unavailable
 from tests.end_to_end.site import site_on
+from tests.lua.test_inputs import CONF, LONG_MS
 
 PACKAGES = (
     *("snakemake==9.27.0", "snakemake-executor-plugin-slurm==2.8.0"),
@@ -53,6 +55,19 @@ SNAKEMAKE = (
     *("--default-resources", "slurm_partition=batch", "--latency-wait", "20"),
     *("--slurm-init-seconds-before-status-checks", "5", "--config"),
 )
+#: Sorts inputs that differ by a factor of a hundred, MB: what it needs of memory goes by these.  It
+#: holds that for as long as nobody takes what it writes.
+SORTING = """\
+rule all:
+    input: expand("sorted/{s}.txt", s=config["sizes"].split("-"))
+rule sort:
+    input: "numbers/{s}.txt"
+    output: "sorted/{s}.txt"
+    resources: mem_mb=1500, runtime=10
+    shell: "LC_ALL=C sort --parallel=1 -S 1200M {input} | (sleep 4; cat) > {output}"
+"""
+FIRST_SIZES = (1, 3, 8, 15, 20, 25, 40, 60, 70, 100)
+NEW_SIZES = ((2, 12, 50, 80), (1, 5, 30, 100))
 SUBMITIT = """\
 import time, submitit
 executor = submitit.AutoExecutor("logs")
@@ -185,6 +200,61 @@ def test_slurm_gets_the_limits_and_memory_of_an_exported_profile(site, engines, 
     if not cgroups.lacking():
         expected["count", MORE] += [second["count"]]
     assert asked == expected
+
+
+@pytest.fixture(scope="module")
+def sorting(slurm_cluster, engines):
+    """A site whose sbatch looks at input files, with a workflow and its inputs."""
+    probe = ["lua5.3", "-e", 'require("posix.unistd")']
+    if shutil.which("lua5.3") is None or subprocess.run(probe, check=False).returncode:
+        unavailable("not installed: lua-posix")
+    conf = ["SelectTypeParameters=CR_Core_Memory"]
+    with site_on(slurm_cluster, nodes=4, conf=conf, memory_cgroups=not cgroups.lacking()) as made:
+        need_in_jobs(made.cluster, engines)
+        settings = made.cluster.layout.etc / "nimo_hook.conf"
+        settings.write_text(f"{settings.read_text()}{CONF}inputs_ms = {LONG_MS}\n")
+        made.write_script("Snakefile", SORTING)
+        numbers = made.cluster.layout.work / "numbers"
+        numbers.mkdir()
+        numbers.chmod(0o755)
+        for size in {*FIRST_SIZES, *sum(NEW_SIZES, ())}:
+            with (numbers / f"{size}.txt").open("w") as file:
+                subprocess.run(["shuf", f"-i0-{size * 100_000}", "-o", file.name], check=True)
+        made.run_nimod("observe")
+        yield made
+
+
+def sorted_by(site, engines, sizes, *options):
+    """Run the workflow; give the state, the memory asked for and the input of each new job."""
+    before = {one.job_id for one in learnt(site).get("snakemake:sort", [])}
+    chosen = f"sizes={'-'.join(map(str, sizes))}"
+    run_engine(site, engines, *SNAKEMAKE, chosen, *options)
+    new = [one for one in learnt(site)["snakemake:sort"] if one.job_id not in before]
+    return {
+        int(one.attributes[SAMPLE]): (one.state, (one.req_mem_bytes or 0) / 2**20, one.inputs)
+        for one in new
+    }
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_requests_go_by_inputs_that_differ_by_a_factor_of_a_hundred(sorting, engines):
+    site, work = sorting, sorting.cluster.layout.work
+    first = sorted_by(site, engines, FIRST_SIZES)
+    bytes_of = {one: (work / f"numbers/{one}.txt").stat().st_size for one in first}
+    assert {one: sizes for one, (*_, sizes) in first.items()} == {
+        one: f"1Ktxt={size}" for one, size in bytes_of.items()
+    }
+    assert {mib for _, mib, _ in first.values()} == {1500}
+    (work / "profile").mkdir()
+    user = site.cluster.run("id", "-un").stdout.strip()
+    for sizes in NEW_SIZES:
+        made = site.nimod.run("export", "snakemake", "-u", user).stdout
+        site.write_script("profile/config.yaml", made)
+        asked = sorted_by(site, engines, sizes, "--profile", str(work / "profile"))
+        assert {state for state, *_ in asked.values()} == {JobState.COMPLETED}
+        assert asked[max(sizes)][1] > 1.5 * asked[min(sizes)][1]
+        assert sum(mib for _, mib, _ in asked.values()) < len(sizes) * 1500 / 2
 
 
 @pytest.mark.long

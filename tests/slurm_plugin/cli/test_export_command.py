@@ -259,3 +259,41 @@ def test_memory_has_the_room_that_runs_say_but_where_a_margin_is_named(runs, lea
     assert need.time_s == 120.0
     named, _ = need_of("ada/x", rows, quantile=0.95, margin=1.5)
     assert (named.mem_bytes, named.time_s) == (150 * MIB, 150.0)
+
+
+def sized_runs(needs):
+    """Runs whose inputs are of 1, 2, 3 ... MiB, and what they need of memory by that."""
+    return [
+        submitted(
+            row(1, 100.0),
+            comment=f"nimo:size={number}",
+            mem_bytes=int(needs(number) * MIB),
+            req_mem_bytes=2000 * MIB,
+            inputs=f"1Kdat={number * MIB}",
+        )
+        for number in (40, 1, 100, 3, 70, 15, 8, 90, 55, 25, 62, 30)
+    ]
+
+
+def test_memory_goes_by_input_where_it_surely_does():
+    need, _ = need_of("ada/snakemake:sort", sized_runs(lambda mib: 100 + 9 * mib), quantile=0.95)
+    memory = need.by_input
+    assert [memory.bytes_for(mib) / MIB >= 100 + 9 * mib for mib in (1, 10, 50, 100)] == [True] * 4
+    assert memory.bytes_for(2) < memory.bytes_for(100) / 4
+    profile = yaml.safe_load(engine_profiles.snakemake([need]))
+    asked = profile["set-resources"]["sort"]["mem_mb"]
+
+    class Input:
+        size_mb = 50
+
+    first, second = (eval(asked, {"attempt": n, "input": Input, "max": max}) for n in (1, 2))
+    assert 0 <= first - memory.bytes_for(50) / MIB <= 2
+    assert second == 2 * first
+    assert json.loads(engine_profiles.as_json([need]))["applications"][0]["by_input"]["power"] == 1
+    assert "by_input" not in engine_profiles.as_csv([need])
+
+
+def test_memory_that_does_not_go_by_input_is_one_for_all():
+    need, _ = need_of("ada/snakemake:sort", sized_runs(lambda mib: 300 + mib % 7), quantile=0.95)
+    assert need.by_input is None
+    assert "input.size_mb *" not in engine_profiles.snakemake([need])
