@@ -35,6 +35,7 @@ EXAMPLE = """\
   nimo report -p batch -u ada
   nimo report --html report.html --anonymise   # one file, to look at, print and send
   nimo report -P --table problems              # which runs would help most
+  nimo report --json --table problems          # the same as JSON
   nimo report -o application,mape%8 --sort=-mape -n
   nimo report --csv tables/ -S 2026-10-01 -E 2026-11-01"""
 
@@ -168,7 +169,8 @@ def _print(report: "OutcomeReport", args: argparse.Namespace) -> None:
     if args.json:
         from slurm_plugin.text.streams import json_text  # noqa: PLC0415
 
-        print(json_text(report))
+        tables = sheets.sheets_of(report, WORDS)
+        print(json_text(sheets.find(tables, args.table).records() if args.table else report))
     elif args.parsable2 or args.table or args.format or args.sort:
         one = sheets.find(sheets.sheets_of(report, WORDS), args.table or "applications")
         command_context.print_table(one, args)

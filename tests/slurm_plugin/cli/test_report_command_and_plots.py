@@ -140,6 +140,13 @@ def test_another_table(evil_store, capsys):
     ]
 
 
+def test_another_table_as_json(evil_store, capsys):
+    (row,) = json.loads(report(evil_store, capsys, "--json", "--table", "reasons"))
+    meaning = Reason.CHEAPEST.text
+    assert row == {"mode": "enforce", "action": "set", "applied": True, "decisions": 2,
+                   "reason": "cheapest", "meaning": meaning}  # fmt: skip
+
+
 def test_an_unknown_table_is_an_error_that_names_the_others(evil_store, capsys):
     assert main(["report", "--store", evil_store, "-P", "--table", "reason"]) == 1
     assert "there are stopped, applications, accuracy" in capsys.readouterr().err
