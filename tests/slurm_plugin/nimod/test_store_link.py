@@ -8,8 +8,8 @@ import pytest
 from predictor.table import encode
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
-from sacct_ingest.store import FitRow, Store
-from sacct_ingest.store.fits import CLOSED_COUNTS
+from sacct_ingest.store import FitRow, RecordRow, Store
+from sacct_ingest.store.fits import CLOSED_COUNTS, NEIGHBOURS
 from slurm_plugin.decision.lookup import PackedTables
 from slurm_plugin.nimod.store_link import StoreLink
 from slurm_plugin.protocol.status_messages import WaitAccuracy
@@ -62,6 +62,17 @@ def written(url):
 def test_a_store_that_is_not_there_yet_is_made(link, published):
     link.visit()
     assert published == [0]
+
+
+def test_past_jobs_are_read_with_the_tables(url):
+    published = []
+    link = StoreLink(url=url, publish=published.append, cluster=lambda: "pine")
+    with Store.open(url) as store:
+        store.records.put(RecordRow(level=NEIGHBOURS[0], key=NEIGHBOURS[1], payload='{"jobs":[]}'))
+        store.fits.replace([fit()])
+    link.visit()
+    link.close()
+    assert [tables.neighbours.payload for tables in published] == ['{"jobs":[]}']
 
 
 def test_tables_are_read_when_they_change_and_only_then(link, published, url):

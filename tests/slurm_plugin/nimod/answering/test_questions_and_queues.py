@@ -5,9 +5,11 @@ import pickle
 import msgspec
 from msgspec.structs import replace
 
+from predictor.neighbours import Neighbours
 from sacct_ingest.records import Identity
 from sacct_ingest.store import Store
 from slurm_plugin.config.settings import Config
+from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.nimod.answering.questions import (
     Answerer,
@@ -124,3 +126,13 @@ def test_what_a_job_waits_for_goes_over_with_its_question():
         state.take(pickle.loads(pickle.dumps(piece)))
     assert state.service.cluster.awaited("afterok:12", "", "") == told
     assert [name for name, _ in sender.for_advice(Job())] == []
+
+
+def test_past_jobs_go_over_with_the_tables():
+    service = DecisionService(Config(), new_id=str)
+    service.tables = PredictionLookup(neighbours=Neighbours('{"jobs":[]}'))
+    sender = StateSender(service, Outlooks(QueueRunTimes(lambda: service.tables)))
+    state = WorkerState(sender.text)
+    for piece in sender.for_advice():
+        state.take(piece)
+    assert state.service.tables.neighbours.payload == '{"jobs":[]}'
