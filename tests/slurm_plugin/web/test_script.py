@@ -99,7 +99,10 @@ VALUES = "document.querySelector('.values').textContent"
 def test_a_curve_tells_its_values_to_pointer_and_keys(browser, site):
     browser.look(f"{site}{APPLICATION}a1")
     assert "arrow keys" in browser.run(VALUES)
-    titles = browser.run("[...document.querySelectorAll('.spot title')].map(t => t.textContent)")
+    titles = browser.run(
+        "[...document.querySelector('figure').querySelectorAll('.spot title')]"
+        ".map(title => title.textContent)"
+    )
     assert titles[0].startswith("1 node: ")
     assert all("90 % of runs: " in title for title in titles)
     browser.run("document.querySelector('figure svg').scrollIntoView()")
