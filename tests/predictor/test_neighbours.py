@@ -77,6 +77,19 @@ def test_one_other_user_moves_what_is_said_by_no_more_than_a_third_and_one_of_al
         assert apart <= MOST_SHARE + 1 / whole.users + 1e-9
 
 
+@pytest.mark.parametrize("limit_s", [0.0, 3600.0])
+def test_a_user_with_hundreds_of_jobs_like_it_is_no_more_of_what_is_said(limit_s):
+    asked = msgspec.structs.replace(ASKED, limit_s=limit_s)
+    far = msgspec.structs.replace(asked, words=words_of("train.py"), partition="long")
+    jobs = [past_job(user, 60.0, far) for user in "bcdefgh" for _ in range(5)]
+    most = [past_job("a", 2000.0, asked)] * 300
+    less, whole = (run_times(some, "me", asked, others=True) for some in (jobs, jobs + most))
+    apart = max(abs(a - b) for a, b in zip(whole.below, less.below, strict=True))
+    assert 0.2 < apart <= MOST_SHARE + 1 / whole.users
+    alone = run_times(jobs + most, "b", asked, others=False)
+    assert (alone.users, alone.below) == (0, run_times(jobs[:5], "b", asked, others=True).below)
+
+
 @settings(max_examples=100, deadline=None)
 @given(jobs=stores, asked=asked_jobs)
 def test_without_permission_others_jobs_change_nothing(jobs, asked):
