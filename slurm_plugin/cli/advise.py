@@ -25,7 +25,8 @@ from slurm_plugin.config.settings_file import leaves_out
 from slurm_plugin.nimod import line_client
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.reports.advice_text import for_command, render, render_starts, scripts_table
-from slurm_plugin.text.table_columns import Table, terminal_width
+from slurm_plugin.text.table_columns import Table
+from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:
     from slurm_plugin.config.settings import Advise, Config

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from slurm_plugin.config.settings_file import socket_of
 from slurm_plugin.text.streams import Heading, printable_lines, unfiltered
-from slurm_plugin.text.table_columns import Table, TableOptions, terminal_width
+from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from slurm_plugin.config.settings import Config
+    from slurm_plugin.text.table_columns import Table, TableOptions
 
 
 class Options:
@@ -95,12 +96,14 @@ def until_stopped(once: "Callable[[], object]", every_s: float) -> int:
     return 0
 
 
-def table_options(args: argparse.Namespace) -> TableOptions:
+def table_options(args: argparse.Namespace) -> "TableOptions":
     """Give what `Options.table` read."""
+    from slurm_plugin.text.table_columns import TableOptions  # noqa: PLC0415
+
     return TableOptions(form=args.format, sort=args.sort, header=not args.noheader)
 
 
-def print_table(table: Table, args: argparse.Namespace) -> None:
+def print_table(table: "Table", args: argparse.Namespace) -> None:
     """Print a table for people, or as ``-P`` asks."""
     options = table_options(args)
     print(

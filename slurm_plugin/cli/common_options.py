@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 from slurm_plugin.text.formatting import wrapped
-from slurm_plugin.text.table_columns import terminal_width
+from slurm_plugin.text.terminal_size import terminal_width
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):

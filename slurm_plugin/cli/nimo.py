@@ -5,14 +5,16 @@ import logging
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
 from slurm_plugin.cli.command_context import Options
 from slurm_plugin.cli.common_options import HelpFormatter, add_manners
 from slurm_plugin.cli.exit_status import guarded, listed
 from slurm_plugin.text import log
 from slurm_plugin.text.formatting import did_you_mean
-from slurm_plugin.text.table_columns import Table
+
+if TYPE_CHECKING:  # the overview is printed without loading tables
+    from slurm_plugin.text.table_columns import Table
 
 #: Heading of the help -> its commands -> what each does.
 GROUPS = {
@@ -79,7 +81,7 @@ class CommandModule(Protocol):
         """Do it and return the exit status."""
 
 
-def tables_of(command: object) -> Sequence[Table]:
+def tables_of(command: object) -> "Sequence[Table]":
     """Tables that a command prints, without rows: what manuals list; of most commands none."""
     make = getattr(command, "tables", None)
     return make() if make else ()

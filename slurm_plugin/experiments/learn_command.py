@@ -23,15 +23,8 @@ from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.slurm_conf import cluster_name
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, duration, hours, percent, wrapped
-from slurm_plugin.text.table_columns import (
-    ALWAYS,
-    LIMIT,
-    WIDTH,
-    Column,
-    Table,
-    between,
-    terminal_width,
-)
+from slurm_plugin.text.table_columns import ALWAYS, LIMIT, WIDTH, Column, Table, between
+from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

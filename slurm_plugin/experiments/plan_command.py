@@ -30,6 +30,7 @@ from slurm_plugin.experiments.plan.workflow import Workflow
 from slurm_plugin.experiments.plan.workflow_file import load, parse
 from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.formatting import clock, duration, hours, percent, wrapped
+from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:
     from slurm_plugin.experiments.plan.plans import Plan
@@ -99,7 +100,7 @@ def _plan(args: argparse.Namespace, state: Path) -> int:
     if args.json:
         print(json.dumps(as_json(ranked, chain, problem.now_s)))
     else:
-        print("\n".join(render(ranked, problem.now_s, deadline_s, width=cols.terminal_width())))
+        print("\n".join(render(ranked, problem.now_s, deadline_s, width=terminal_width())))
         print("\n" + "\n".join(lines_of(flow.name, chain)))
     if args.submit:
         return _submit(args, flow.name, chain, deadline_s, state)

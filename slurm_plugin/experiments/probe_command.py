@@ -31,7 +31,7 @@ from slurm_plugin.service.listening import notify
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.formatting import printable, wrapped
-from slurm_plugin.text.table_columns import terminal_width
+from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:
     from sacct_ingest.store import Store

@@ -31,6 +31,7 @@ from slurm_plugin.slurm.slurm_conf import cluster_name
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.formatting import printable, wrapped
+from slurm_plugin.text.terminal_size import terminal_width
 
 _FORMAT = "%N|%t|%c|%m|%f"
 _UNUSABLE = ("down", "drain", "drng", "fail", "maint", "unk", "boot", "inval", "pow")
@@ -187,7 +188,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.parsable2:
         print_table(profile_table(profiles), args)
     else:
-        print(describe(profiles, types, table_options(args), width=cols.terminal_width()))
+        print(describe(profiles, types, table_options(args), width=terminal_width()))
     wrong = any(kind.outliers for kind in types) or any(each.error for each in profiles)
     return 1 if wrong else 0
 

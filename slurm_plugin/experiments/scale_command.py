@@ -19,7 +19,7 @@ from sacct_ingest.errors import ConfigError, NimoError, NoHistory, PlotError, Sc
 from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.cli.common_options import positive
 from slurm_plugin.text.formatting import count, duration, hours, limit_text, wrapped
-from slurm_plugin.text.table_columns import terminal_width
+from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:
     from slurm_plugin.experiments.scale.study import Settings, Study, StudyRun

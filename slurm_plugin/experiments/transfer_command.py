@@ -20,7 +20,8 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, percent, printable, wrapped
 from slurm_plugin.text.streams import json_text
-from slurm_plugin.text.table_columns import SECONDS, SHARE, Column, Table, terminal_width
+from slurm_plugin.text.table_columns import SECONDS, SHARE, Column, Table
+from slurm_plugin.text.terminal_size import terminal_width
 
 EXAMPLE = """\
   nimo lab transfer 16M n1 n2

@@ -7,18 +7,16 @@ end, then the least important columns are left out, then texts are cut further. 
 heavy.
 """
 
-import os
 import re
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from typing import Any, Final, NamedTuple
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.text import formatting
+from slurm_plugin.text import formatting, terminal_size
 
-WIDTH = 80  #: of output that goes to no terminal
+WIDTH: Final = terminal_size.WIDTH
 ALWAYS = 9  #: worth of a column that is never left out
 MARK = "◆"  #: of the recommended row, as in pictures
 ON_REQUEST = 0  #: worth of a column that only ``-o`` shows
@@ -253,14 +251,6 @@ def _arranged(columns: Sequence[Column], rows: Sequence[Any], sort: str) -> list
         filled.sort(key=get, reverse=one.startswith("-"))
         made = filled + [row for row in made if get(row) is None]
     return made
-
-
-def terminal_width() -> int:
-    """Columns of the terminal on standard output; `WIDTH` where it is none."""
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or WIDTH
-    except (OSError, ValueError):
-        return WIDTH
 
 
 def _of_form(columns: Sequence[Column], form: str) -> Column:

@@ -18,7 +18,7 @@ from slurm_plugin.doctor import Finding, FindingState, Installation, examine
 from slurm_plugin.slurm import commands
 from slurm_plugin.text.formatting import printable
 from slurm_plugin.text.streams import json_text, unfiltered
-from slurm_plugin.text.table_columns import terminal_width
+from slurm_plugin.text.terminal_size import terminal_width
 
 EXAMPLE = "  nimo doctor\n  nimo doctor --json | jq '.[] | select(.state == \"error\")'"
 

@@ -28,7 +28,7 @@ from slurm_plugin.slurm.slurm_conf import is_own
 from slurm_plugin.store_access import last_runs, load_tables, matching_tables, open_store
 from slurm_plugin.text.formatting import wrapped
 from slurm_plugin.text.streams import json_text
-from slurm_plugin.text.table_columns import terminal_width
+from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:
     from predictor.types import PredictionTable

@@ -23,7 +23,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, duration, percent, printable
 from slurm_plugin.text.streams import json_text
-from slurm_plugin.text.table_columns import terminal_width
+from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow

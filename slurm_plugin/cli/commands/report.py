@@ -21,7 +21,7 @@ from slurm_plugin.protocol.request_messages import Ask, Selection
 from slurm_plugin.protocol.status_messages import Reported
 from slurm_plugin.reports.headline import Head, title_of
 from slurm_plugin.text.formatting import clock, wrapped
-from slurm_plugin.text.table_columns import terminal_width
+from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:  # heavy, and --help needs none
     from collections.abc import Sequence

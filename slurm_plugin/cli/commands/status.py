@@ -12,7 +12,7 @@ from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import Counts, PartitionWait, Refused, Status
 from slurm_plugin.text.formatting import clock, count, duration, percent
 from slurm_plugin.text.streams import json_text
-from slurm_plugin.text.table_columns import terminal_width
+from slurm_plugin.text.terminal_size import terminal_width
 
 EXAMPLE = "  nimo status\n  nimo status --reload\n  nimo status --json | jq .snapshot_age_s"
 _TIMEOUT_S = 2.0

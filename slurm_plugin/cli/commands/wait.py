@@ -23,7 +23,8 @@ from slurm_plugin.reports.queue_table import queue_table
 from slurm_plugin.slurm import commands
 from slurm_plugin.text.formatting import clock, count, duration, wrapped
 from slurm_plugin.text.streams import json_text
-from slurm_plugin.text.table_columns import Table, terminal_width
+from slurm_plugin.text.table_columns import Table
+from slurm_plugin.text.terminal_size import terminal_width
 
 EXAMPLE = """\
   nimo wait

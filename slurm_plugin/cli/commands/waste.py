@@ -16,7 +16,8 @@ from sacct_ingest.errors import PlotError
 from slurm_plugin.cli import command_context
 from slurm_plugin.cli.plot import is_file
 from slurm_plugin.text.formatting import wrapped
-from slurm_plugin.text.table_columns import Table, terminal_width
+from slurm_plugin.text.table_columns import Table
+from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:  # heavy, and --help needs none
     from sacct_ingest.store import DecisionSelection

@@ -44,7 +44,7 @@ from slurm_plugin.slurm.shown_job import read_shown_job
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, wrapped
 from slurm_plugin.text.streams import json_text
-from slurm_plugin.text.table_columns import terminal_width
+from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:
     from slurm_plugin.reports.pending_text import PendingAnswer
