@@ -209,6 +209,7 @@ def test_a_job_that_waits_for_another_starts_when_that_has_ended(enforcing):
         waits_s = [row["wait_s"] for row in reported["rows"]]
         assert all(RUN_S - 300 < wait_s < RUN_S + 60 for wait_s in waits_s), waits_s
         assert reported["awaited_text"].startswith(f"It waits for job {before}, until about ")
+    enforcing.settled()
     reported = json.loads(enforcing.advise(*dependent, enforcing.script).stdout)
     assert not reported["awaited_text"]
     assert all(row["wait_s"] < RUN_S - 300 for row in reported["rows"])
