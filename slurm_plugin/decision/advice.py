@@ -28,7 +28,7 @@ from slurm_plugin.decision.allowed_counts import (
 from slurm_plugin.decision.array_end import array_text
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.failures import failures_text
-from slurm_plugin.decision.limit_advice import LimitBasis, basis_of, limits_to_ask
+from slurm_plugin.decision.limit_advice import LimitBasis, basis_of, limits_to_ask, reservation_text
 from slurm_plugin.decision.memory_need import memory_to_ask
 from slurm_plugin.decision.node_options import STARTING_S, Option, PolicyInput, end_differences
 from slurm_plugin.decision.time_limits import TimeLimits
@@ -124,7 +124,8 @@ def advice_of(
         _recommend(advice, best.nodes, submitted, rules.policy.memory_margin)
     basis = basis_of(case, considered, decided, table, rules, supply)
     if own_work:
-        _name_limit(advice, case, basis, best or decided.chosen)
+        queue = supply if fresh else None
+        _name_limit(advice, case, basis, best or decided.chosen, queue)
     _lower(advice, decided, table)
     base = next((one for one in options if one.nodes == table.asked), None)
     low, high = _shown(request, table, supply)
@@ -195,9 +196,16 @@ def may_be_pasted(case: DecisionContext, table: PredictionTable) -> bool:
 
 
 def _name_limit(
-    advice: Advice, case: DecisionContext, basis: LimitBasis, chosen: Option | None
+    advice: Advice,
+    case: DecisionContext,
+    basis: LimitBasis,
+    chosen: Option | None,
+    queue: Supply | None,
 ) -> None:
-    """Name a limit for the count that is advised, or that the job asks for."""
+    """Name a limit for the count that is advised, or that the job asks for.
+
+    queue: what the partition has; None: not known.
+    """
     table = basis.table
     nodes = chosen.nodes if chosen else table.asked or basis.request.asked or basis.request.low
     if chosen is not None:
@@ -208,7 +216,8 @@ def _name_limit(
         return
     _put_limit(advice, limits, case)
     if limits and advice.time_directive and basis.speaks:
-        advice.time_text = basis.text(nodes, limits)
+        reserved = reservation_text(case, queue, nodes, basis.own_s, limits)
+        advice.time_text = " ".join(filter(None, (basis.text(nodes, limits), reserved)))
 
 
 def _put_limit(advice: Advice, limits: TimeLimits | None, case: DecisionContext) -> None:

@@ -22,8 +22,10 @@ from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.time_limits import TimeLimits, floors, limits_on, whole_minutes
 from slurm_plugin.slurm.supply import Supply
-from slurm_plugin.text.formatting import count, duration, limit_text
+from slurm_plugin.text.formatting import count, duration, limit_text, short_clock
 
+#: A later start that is worth a sentence, seconds.
+_LATER_S = 300.0
 #: Finished runs that say little of how long the longest take.
 _FEW = 10
 
@@ -134,6 +136,32 @@ def basis_of(
     if decided.request is not None:
         any_limit = for_request(any_limit, decided.request.nodes, request.given)
     return LimitBasis(request, table, any_limit, rules, supply.longest_s or inf)
+
+
+def reservation_text(
+    case: DecisionContext, supply: Supply | None, nodes: int, own_s: float, limits: TimeLimits
+) -> str:
+    """Say that its own time limit keeps a job behind a reservation that the advised one does not.
+
+    supply: what the partition has; None: its queue is not known.
+    own_s: time limit that the job asks for, seconds.
+    """
+    part = case.partition
+    if part is None or supply is None or own_s == inf:
+        return ""
+    begin_s = max(case.now_s, case.request.begin_s)
+    if not begin_s + limits.limit_s <= part.reserved_s < begin_s + own_s:
+        return ""
+    times = {"now_s": case.now_s, "begin_s": case.request.begin_s}
+    wait_s = supply.wait(nodes, limits.limit_s, **times).median_s
+    later_s = supply.wait(nodes, own_s, **times).median_s - wait_s
+    if not _LATER_S <= later_s < inf:
+        return ""
+    own, begins = limit_text(own_s), short_clock(part.reserved_s)
+    return (
+        f"With its time limit of {own} it would start {time_span(later_s)} later: after the "
+        f"reservation that begins {begins}."
+    )
 
 
 def limits_to_ask(option: Option, basis: LimitBasis) -> TimeLimits | None:

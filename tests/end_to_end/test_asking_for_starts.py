@@ -213,3 +213,18 @@ def test_a_job_that_waits_for_another_starts_when_that_has_ended(enforcing):
     reported = json.loads(enforcing.advise(*dependent, enforcing.script).stdout)
     assert not reported["awaited_text"]
     assert all(row["wait_s"] < RUN_S - 300 for row in reported["rows"])
+
+
+def test_a_reservation_that_only_the_own_limit_reaches_is_named(enforcing):
+    reserved = ("starttime=now+30minutes", "duration=120", "nodes=ALL", "users=root", "flags=maint")
+    enforcing.cluster.run("scontrol", "create", "reservation", "reservationname=upgrade", *reserved)
+    try:
+        enforcing.settled()
+        asked = ("--json", "-N", "4", "-t", "60", enforcing.script)
+        reported = json.loads(enforcing.advise(*asked).stdout)
+    finally:
+        enforcing.cluster.run("scontrol", "delete", "reservationname=upgrade")
+    assert (
+        "With its time limit of 1 h it would start 2.5 h later: after the reservation that "
+        in (reported["time_text"])
+    ), reported

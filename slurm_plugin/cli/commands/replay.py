@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import NimoError
+from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.cli import command_context
 from slurm_plugin.cli.common_options import positive, share, whole
 from slurm_plugin.cli.progress import ProgressReport, progress
 from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.config.settings import Config
 from slurm_plugin.store_access import open_store
-from slurm_plugin.text.formatting import count, duration, percent, printable
+from slurm_plugin.text.formatting import count, percent, printable
 from slurm_plugin.text.streams import json_text
 from slurm_plugin.text.terminal_size import terminal_width
 
@@ -164,7 +165,7 @@ def _print_limits(made: "LimitReplay", *, as_json: bool) -> None:
     print(f"Suggested: time_limit: {{soft: on, outlasted_share: {made.outlasted_share:g}}}")
     if chosen.worst_user:
         who = printable(chosen.worst_user)
-        print(f"It costs {who} most: {duration(chosen.worst_s)} more of a mean wait.")
+        print(f"The worst off is {who}: a mean wait longer by {time_span(chosen.worst_s)}.")
 
 
 def _replay(

@@ -1,11 +1,12 @@
 """What nimo-advise gets to show."""
 
 from dataclasses import asdict, replace
+from math import inf
 
 import pytest
 
 from predictor.tables.run_facts import change_of
-from predictor.types import AskedRange, Point, Problem, Verdict
+from predictor.types import AskedRange, Point, Problem, Tail, Verdict
 from sacct_ingest.records import Identity
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, TimeUse
@@ -232,6 +233,30 @@ def test_waits_and_limits_are_those_of_the_decision():
         row.nodes: row for row in advice(Request(low=1, high=16, limit_s=3600.0), part=part).rows
     }
     assert (rows[16].wait_s, rows[1].wait_s) == (0.0, 20000.0)
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "reserved_s", "told"),
+    [
+        (36_000.0, 4_800.0, True),
+        # It fits before the reservation as it is.
+        (4_000.0, 4_800.0, False),
+        # Not even the advised limit does.
+        (36_000.0, 100.0, False),
+        # There is none.
+        (36_000.0, inf, False),
+    ],
+)
+def test_a_reservation_that_only_the_own_limit_reaches_is_named(limit_s, reserved_s, told):
+    steps = [(NOW, 32), (NOW + reserved_s, -32), (NOW + 20_000, 32)] if reserved_s < inf else []
+    part = partition(profile(steps or [(NOW, 32)]), reserved_s=NOW + reserved_s)
+    asked = {"limit_s": limit_s, "asked_limit_s": limit_s, "time_use": TimeUse.ADVISE}
+    learned = table()
+    tails = (Tail(0.9, learned.high_s), Tail(0.99, learned.high_s))
+    request = Request(low=16, high=16, **asked)
+    text = advice(request, part=part, learned=replace(learned, tails=tails)).time_text
+    words = "With its time limit of 10 h it would start 5.6 h later: after the reservation"
+    assert (words in text) is told, text
 
 
 def test_a_longer_limit_that_fewer_nodes_need_is_reported():
