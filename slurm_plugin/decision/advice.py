@@ -464,6 +464,7 @@ def best_of(
         and one.fits
         and one.in_limit
         and one.worthwhile
+        and (one.leaves_room or one is asked)
         and (one.nodes == asked.nodes or one.wait_s + one.time_s <= most_s)
     ]
     return min(within, key=lambda one: (one.cost_s, one.nodes), default=None)
