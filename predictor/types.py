@@ -600,6 +600,7 @@ WORDS: Final = {
     "two_sizes": "only {runs} run with this layout; the rest is predicted from other layouts",
     # Runs that are not one problem, or not the job's.
     "no_curve": "finished runs on {counts} only; a curve needs {least} node counts",
+    "no_curve:moved": "only {runs} had another count than its job asked for: too few for a curve",
     "no_identity": "recognised by {by} only, which may stand for many applications",
     "not_one_problem": "several problems: runs on the same node count differ too much; "
     "'#SBATCH --comment=nimo:app={app},problem=INPUT' in the script, with another word for each "

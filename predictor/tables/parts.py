@@ -29,7 +29,7 @@ from predictor.tables.of_node_types import SumsByType
 from predictor.tables.samples import ended_runs, sample_of, samples_of
 from predictor.tables.settings import TableSettings
 from predictor.tables.split import Axis, axis_of, on_axis
-from predictor.types import Change, Part, PredictionTable, problem
+from predictor.types import Change, Part, PredictionTable, Problem, problem
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.attributes import LONGEST, describe
 from sacct_ingest.runs.evidence import ran_short
@@ -303,9 +303,22 @@ def _said_of(table: PredictionTable) -> list[int]:
 
 def _changing(table: PredictionTable, change: Change | None) -> PredictionTable:
     """Give a table with what a change does; where that was learnt, it misses no curve."""
-    learnt = change is not None and change.learnt
-    left = (one for one in table.problems if not (learnt and one.name == "no_curve"))
-    return replace(table, change=change, problems=tuple(left))
+    if change is None:
+        return replace(table, change=None)
+    problems = [
+        _of_moved_runs(one, change)
+        for one in table.problems
+        if not (change.learnt and one.name == "no_curve")
+    ]
+    return replace(table, change=change, problems=tuple(problems))
+
+
+def _of_moved_runs(one: Problem, change: Change) -> Problem:
+    """Tell how many runs had another count than asked for, where they are too few for a curve."""
+    if one.name != "no_curve" or not change.moved:
+        return one
+    runs = "1 run" if change.moved == 1 else f"{change.moved} runs"
+    return problem("no_curve:moved", one.observe, runs=runs)
 
 
 def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Record]) -> list[Fitted]:

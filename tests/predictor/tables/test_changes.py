@@ -72,6 +72,19 @@ def test_the_fewer_runs_a_change_follows_from_the_wider_is_its_interval_and_noth
     assert ratios(few, (1, 2, 8)) == ratios(many, (1, 2, 8))
 
 
+@pytest.mark.parametrize(
+    ("counts", "text"),
+    [
+        ((8, 8), "finished runs on 8 nodes only; a curve needs 3 node counts"),
+        ((8, 4), "only 1 run had another count than its job asked for: too few for a curve"),
+        ((8, 4, 2), ""),
+    ],
+)
+def test_what_is_missing_for_a_curve_counts_the_tries(counts, text):
+    table = made([tried(n, 4800.0 / n, i) for i, n in enumerate(counts, 1)])
+    assert [one.text for one in table.problems if one.name == "no_curve"] == [text] * bool(text)
+
+
 def test_a_count_that_was_not_run_leaves_the_curve_by_a_tenth():
     rows = [tried(n, 4800.0 / n, i) for i, n in enumerate((8, 4, 2, 1) * 10, 1)]
     job = of_runs(made(rows), 40)
