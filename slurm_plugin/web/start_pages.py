@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from predictor.table import decode
+from predictor.table import decode, is_outdated
 from predictor.types import PredictionTable
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import DecisionSelection
@@ -14,7 +14,7 @@ from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.failures import failures_text
-from slurm_plugin.decision.messages import sentence
+from slurm_plugin.decision.messages import sentence, without_times
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import page
 from slurm_plugin.reports.advice_text import DIRECTIVE
@@ -144,6 +144,8 @@ class _Next(NamedTuple):
     @property
     def line(self) -> str:
         """What to paste, or why there is nothing."""
+        if is_outdated(self.prediction):
+            return without_times(self.prediction).text
         if self.suggested is None:
             return "not enough runs yet"
         return f"{DIRECTIVE}{self.options}" if self.options else self.suggested.advice.reason

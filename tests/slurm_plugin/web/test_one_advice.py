@@ -1,6 +1,7 @@
 """The pages show the advice that nimo-advise gives on the same request, over made-up stores."""
 
 import re
+from dataclasses import replace
 from html import unescape
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from slurm_plugin.demo.history import applications
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.reports.advice_text import options_of
 from slurm_plugin.stored_advice.advise import advise, advise_usual
+from tests.predictor.rows import of_another_release
 from tests.slurm_plugin import random_stores
 from tests.slurm_plugin.cli.conftest import learned
 from tests.slurm_plugin.made import NOW
@@ -84,3 +86,15 @@ def test_the_start_page_has_the_same_lines(site, ask):
     shown = set(map(str.strip, re.findall(r"#SBATCH ((?:--(?!comment)\S+ ?)+)", text)))
     assert shown
     assert shown <= lines
+
+
+def test_what_another_release_predicted_says_so(ask, tmp_path):
+    path = random_stores.filled(tmp_path, random_stores.SEEDS[0])
+    site = Config(cluster="pine", store=f"sqlite:///{path}")
+    with Store.open(site.store_url) as store:
+        rows = store.fits.all()
+        store.fits.replace([replace(row, payload=of_another_release(row.payload)) for row in rows])
+    owner = decode(rows[0].payload).owner
+    text = words_of(ask("/mine", owner, own(owner), of=site))
+    assert "another release of NIMO made its prediction; 'nimo fit' makes it anew" in text
+    assert "not enough runs yet" not in text
