@@ -47,6 +47,8 @@ NEEDED = (
     "slurm_plugin.cli.commands.predict",
     "slurm_plugin.cli.commands.status",
     "slurm_plugin.cli.commands.why",
+    "slurm_plugin.cli.waiting_jobs",
+    "concurrent.futures.thread",
     "slurm_plugin.stored_advice.advise",
     "slurm_plugin.reports.curve_text",
     "slurm_plugin.reports.sheets",

@@ -139,6 +139,8 @@ def _with_nimod(
     if args.json:
         _print_json(explanation, waiting, args)
     elif explanation.decision is None:
+        if explanation.fitting or explanation.at_that_time:
+            print(f"nimo why: {_not_found(job_id, explanation)}", file=sys.stderr)
         _print("", failure)
     else:
         if waiting:

@@ -196,9 +196,9 @@ def test_a_study_of_gpus(login):
     words = ("gpu.sh", "--sizes", "gpus", "-N", "1,4,16", "--time", "2", "-d", "gpus")
     done = login.run("nimo", "scale", *words)
     with (login.home / "gpus" / "table.csv").open() as file:
-        rows = {int(row["GPUs"]): row for row in csv.DictReader(file)}
+        rows = {int(row["count"]): row for row in csv.DictReader(file)}
     assert {1, 4, 16} <= rows.keys()
-    assert float(rows[1]["run time"]) > 1.7 * float(rows[4]["run time"])
+    assert float(rows[1]["time_s"]) > 1.7 * float(rows[4]["time_s"])
     assert "GPU-hours a run" in " ".join(done.stdout.split())
     given = login.cluster.sacct("-X", "--name=gpu-app", fields=("AllocTRES",))
     assert any("gres/gpu=16" in row["AllocTRES"] for row in given)
