@@ -125,10 +125,12 @@ def _waits(jobs: Sequence[PendingJob], socket: str) -> Mapping[int, WaitRow]:
 def answers(seen: Look, *, with_edits: bool = False) -> list[PendingAnswer]:
     """Say of each job why it waits and when it starts.
 
-    with_edits: also what would start the first of them sooner.
+    with_edits: also what would start the first of them sooner, for those who may change it.
     """
     made = [_answer(job, facts_in(seen, job), seen) for job in seen.jobs]
-    if with_edits and made:
+    for job, one in zip(seen.jobs, made, strict=True):
+        one.may_change = os.geteuid() in (0, job.uid)
+    if with_edits and made and made[0].may_change:
         first = seen.jobs[0]
         made[0].edits = [edit_row(one) for one in edits(seen, first, facts_in(seen, first))]
     return made

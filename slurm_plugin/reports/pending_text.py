@@ -39,6 +39,7 @@ class PendingAnswer(msgspec.Struct, kw_only=True):
     high_s: float | None = None
     slurm_start_s: float | None = None  #: planned by Slurm
     edits: list[EditRow] = []  #: what would start it sooner
+    may_change: bool = True  #: who asks may change it; otherwise there are no edits
     troubles: list[str] = []  #: what could not be found out, and why
 
 

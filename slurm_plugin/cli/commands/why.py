@@ -214,6 +214,8 @@ def _apply(waiting: "list[PendingAnswer]", job_id: int) -> int:
     """
     from slurm_plugin.cli.waiting_jobs import ask_slurm  # noqa: PLC0415 - heavy
 
+    if waiting and not waiting[0].may_change:
+        raise NimoError(f"job {job_id} is another user's: only that user and admins may change it")
     edits = [edit for one in waiting[:1] for edit in one.edits]
     if not any(edit.argv for edit in edits):
         raise NimoError(f"nothing is known that would start job {job_id} sooner")
