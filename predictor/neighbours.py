@@ -65,7 +65,7 @@ _GPUS: Final = 0.5
 _TIME: Final = 1.0
 _MOST_DOUBLINGS: Final = 4.0  #: of limits
 _LATER: Final = 0.03  #: of the user's own jobs, each that ended later
-#: Log run times are told apart in such steps, from one second to sixty days.
+#: Width of a bin of log run time; the bins reach from one second to sixty days.
 STEP: Final = 0.1
 _STEPS: Final = round(math.log(60 * 86_400) / STEP)
 _BLUR: Final = 0.25  #: standard deviation of log run time around each job

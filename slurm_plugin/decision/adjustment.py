@@ -15,7 +15,7 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
     change: Change = msgspec.field(default_factory=Change)  #: fields of the job that it writes
     line: str = ""  #: for the user; empty: nothing that Slurm would not give anyway
     clause: str = ""  #: the same behind the line of another lever; empty: always its own line
-    urgent: bool = False  #: its user is told wherever it happens, whatever the site tells
+    urgent: bool = False  #: sbatch prints the line even with `tell_changes: false`
     noted: Mapping[str, Any] = {}  #: fields of the job's note, where the job is changed
     recorded: Mapping[str, Any] = {}  #: fields of the decision's record, changed or not
     prediction: Prediction | None = None  #: what it rests on, where the decision has no count

@@ -88,7 +88,7 @@ class LinkedMarks:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A place with the values there, which a browser shows to whoever points at it."""
+    """A point of a curve with its values as text, which a browser shows on hover."""
 
     x: float
     y: float

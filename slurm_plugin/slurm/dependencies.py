@@ -58,7 +58,7 @@ class JobTimes:
         any_of, texts = "?" in dependency, re.split("[,?]", dependency)
         conditions = [self._condition(text) for text in texts if ":" in text]
         if _SINGLETON in texts:
-            alike = [job for job in self.jobs if (job.user, job.name) == (user, name)]
+            alike = self._named.get((user, name), ())
             numbers = dict.fromkeys(job.array_id or job.job_id for job in alike)
             conditions.append(self._condition(f"{_SINGLETON}:{':'.join(map(str, numbers))}"))
         if not conditions or (any_of and any(not one.jobs for one in conditions)):
@@ -84,6 +84,10 @@ class JobTimes:
             if begin_s > self.now_s:
                 yield job_id, begin_s
 
+    def prepare(self) -> None:
+        """Sort the jobs in the background, so that no submission waits for it."""
+        _ = self._numbered, self._named
+
     def _span(self, number: int) -> Span | None:
         """Start and end of a job, of an array those of its last task; None: it is not there."""
         spans = [self.span_of(job, self.now_s) for job in self._numbered.get(number, ())]
@@ -100,3 +104,11 @@ class JobTimes:
                 if number is not None:
                     numbered.setdefault(number, []).append(job)
         return numbered
+
+    @cached_property
+    def _named(self) -> dict[tuple[str, str], list[RawJob]]:
+        """Jobs by their user and name."""
+        named: dict[tuple[str, str], list[RawJob]] = {}
+        for job in self.jobs:
+            named.setdefault((job.user, job.name), []).append(job)
+        return named

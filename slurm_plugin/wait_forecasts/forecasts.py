@@ -258,6 +258,7 @@ class Outlooks:
             for name, part in cluster.partitions.items()
         }
         times = JobTimes(raw.jobs, cluster.taken_s, self._span)
+        times.prepare()
         return msgspec.structs.replace(cluster, partitions=parts, awaited=times.awaited)
 
     def _span(self, job: RawJob, now_s: float) -> Span:

@@ -11,7 +11,7 @@ from slurm_plugin.decision.policy import Decision
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.text.formatting import printable
 
-#: In the order in which users are told of them.
+#: In the order of the lines that sbatch prints.
 LEVERS: tuple[Lever, ...] = (
     node_count.adjustment,
     time_limit.adjustment,

@@ -114,7 +114,7 @@ class StateSender:
             yield from _sliced("groups", pool.groups if pool else {})
             bare = pool and dataclasses.replace(pool, groups={}, memo={}, listed=None)
             yield "partition", replace(part, pool=bare)
-        # What is awaited follows from all jobs of the cluster: it is told for one job at a time.
+        # nimod resolves dependencies, as it has all jobs; the result for one job is sent.
         yield (
             "look",
             replace(cluster, partitions={}, limits=LimitTables(), awaited=nothing_awaited),

@@ -236,7 +236,7 @@ def test_waits_and_limits_are_those_of_the_decision():
 
 
 @pytest.mark.parametrize(
-    ("limit_s", "reserved_s", "told"),
+    ("limit_s", "reserved_s", "named"),
     [
         (36_000.0, 4_800.0, True),
         # It fits before the reservation as it is.
@@ -247,7 +247,7 @@ def test_waits_and_limits_are_those_of_the_decision():
         (36_000.0, inf, False),
     ],
 )
-def test_a_reservation_that_only_the_own_limit_reaches_is_named(limit_s, reserved_s, told):
+def test_a_reservation_that_only_the_own_limit_reaches_is_named(limit_s, reserved_s, named):
     steps = [(NOW, 32), (NOW + reserved_s, -32), (NOW + 20_000, 32)] if reserved_s < inf else []
     part = partition(profile(steps or [(NOW, 32)]), reserved_s=NOW + reserved_s)
     asked = {"limit_s": limit_s, "asked_limit_s": limit_s, "time_use": TimeUse.ADVISE}
@@ -256,7 +256,7 @@ def test_a_reservation_that_only_the_own_limit_reaches_is_named(limit_s, reserve
     request = Request(low=16, high=16, **asked)
     text = advice(request, part=part, learned=replace(learned, tails=tails)).time_text
     words = "With its time limit of 10 h it would start 5.6 h later: after the reservation"
-    assert (words in text) is told, text
+    assert (words in text) is named, text
 
 
 def test_a_longer_limit_that_fewer_nodes_need_is_reported():

@@ -81,3 +81,25 @@ def test_what_a_job_waits_for(dependency, jobs, hours):
 def test_any_text_is_read(dependency):
     awaited = TIMES.awaited(dependency, "alice", "chain")
     assert bool(awaited.jobs) is (awaited.begin_s > NOW)
+
+
+class Counted(list):
+    """Jobs that count how often all of them are gone through."""
+
+    times = 0
+
+    def __iter__(self):
+        self.times += 1
+        return super().__iter__()
+
+
+def test_no_submission_goes_through_all_jobs():
+    jobs = Counted(TIMES.jobs)
+    made = JobTimes(jobs, NOW)
+    made.prepare()
+    jobs.times = 0
+    for dependency in ("afterok:1", "afterany:50", "singleton", "afterok:1?after:3"):
+        assert made.awaited(dependency, "alice", "chain") == (
+            TIMES.awaited(dependency, "alice", "chain")
+        )
+    assert jobs.times == 0

@@ -171,7 +171,7 @@ def test_the_queue_is_renewed_while_somebody_looks(browser, clock, site, store_p
     browser.run(LATER)
     browser.run("step()")
     browser.until(ROW, "fresh")
-    # Nothing is taken away from whoever is in it.
+    # A part of the page that has the focus is not replaced.
     put_waits(store_path, PartitionWait(partition="fresher", nodes=4, **wait))
     browser.run("document.querySelector('#outlook a, #outlook .scroll').focus()")
     browser.run(LATER)
