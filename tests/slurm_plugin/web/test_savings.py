@@ -6,7 +6,8 @@ from html import unescape
 
 import pytest
 
-from sacct_ingest.store import Store
+from sacct_ingest.store import DecisionSelection, Store
+from slurm_plugin.evaluation.weeks import number_of
 from tests.sacct_ingest.records import run
 from tests.slurm_plugin.reports.rows import decision
 from tests.slurm_plugin.web.conftest import own
@@ -43,6 +44,12 @@ def history(store_path):
     return store_path
 
 
+def weeks_of_decisions(path):
+    with Store.open(str(path)) as store:
+        pairs = store.decisions.newest(DecisionSelection(), most=1000)
+        return len({number_of(pair[0].at_s) for pair in pairs})
+
+
 def titles(text):
     return [unescape(one) for one in re.findall("<figcaption[^>]*>(.*?)</figcaption>", text)]
 
@@ -66,7 +73,8 @@ def test_each_week_says_what_was_saved_waited_and_kept(ask, history):
     assert len({*waits}) == len(waits)
     kept = said(text, "Promises kept by week")
     assert "100 % of 2 runs inside their 90 % interval" in kept[1]
-    assert len(re.findall("<tr>", text)) == len(saved) + 1
+    # The demo's decisions of today may be of a week of their own, without a changed job.
+    assert len(re.findall("<tr>", text)) == weeks_of_decisions(history) + 1
 
 
 def test_a_user_sees_the_savings_of_own_jobs_only(ask, history):
