@@ -28,7 +28,7 @@ _PART = re.compile(r"^(?P<head>[a-z][a-z ]*):\n(?P<text>(?:(?: .*)?\n)*)", re.MU
 
 def write(folder: Path) -> list[Path]:
     """Write manual pages and completion for bash and zsh below a folder ``share``."""
-    texts = {Path("man", "man1", name): text for name, text in pages()}
+    texts = {Path("man", "man1", name): text for name, text in (*pages(), *old_names())}
     for name, parser in completions().items():
         texts[Path("bash-completion", "completions", name)] = completion(parser, "bash")
         texts[Path("zsh", "site-functions", f"_{name}")] = completion(parser, "zsh")
@@ -48,6 +48,12 @@ def pages() -> Iterator[tuple[str, str]]:
         name = page_of(words)
         yield f"{name}.1", _page(parser, name, text, nimo.tables_of(command))
     yield "nimo-advise.1", _page(advise.parser(), "nimo-advise", _ADVICE, advise.tables())
+
+
+def old_names() -> Iterator[tuple[str, str]]:
+    """Give pages of experiments by the names that they still have without ``lab``."""
+    for name in nimo.EXPERIMENTS:
+        yield f"nimo-{name}.1", f".so man1/{page_of(f'{nimo.LAB} {name}')}.1\n"
 
 
 def page_of(words: str) -> str:

@@ -83,7 +83,7 @@ def stage(root: Path, *, python: Path, zsh: str, fill: Fill = with_pip) -> None:
         link.symlink_to(os.path.relpath(HOME / "bin" / name, "/usr/bin"))
     _settings(root)
     _units(root / "usr" / "lib" / "systemd" / "system")
-    for name, text in pages.pages():
+    for name, text in (*pages.pages(), *pages.old_names()):
         _compressed(root / "usr" / "share" / "man" / "man1" / name, text)
     for name, parser in pages.completions().items():
         _text(

@@ -185,6 +185,10 @@ class KeyLevel(StrEnum):
 #: Between an identity's key and the name of its part, which has a table of its own.
 PART: Final = "#part="
 
+#: How the jobs of `nimo lab learn` are called; all that they belong to is the application that they
+#: were made for.
+LEARNING: Final = "nimo-learn-"
+
 #: Levels that mean "the same application on the same problem": only these make scaling curves.
 CURVE_LEVELS = (KeyLevel.TAG, KeyLevel.SCRIPT, KeyLevel.LINE)
 

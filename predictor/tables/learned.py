@@ -13,12 +13,13 @@ from statistics import median
 
 from predictor.occupancy.application_model import OccupancyModel, Sample, occupancies
 from predictor.types import Form, Part, SizeTerm, Surface
+from sacct_ingest.records import LEARNING
 from sacct_ingest.runs.layout import Layout
 from sacct_ingest.runs.submission import MEMORY, SIZE
 from sacct_ingest.store.rows import RunRow
 
-#: How runs of `nimo lab learn` are called; the fewest and most that are learned from, and tables.
-_NAMED, _FEWEST, _RECENT, _MOST = "nimo-learn-", 6, 100, 32
+#: Fewest and most runs that are learned from, and most tables.
+_FEWEST, _RECENT, _MOST = 6, 100, 32
 #: Ratio of run times from which on memory distinguishes tables, largest residual in medians.
 _MATTERS, _FAR = 1.05, 4.0
 _NODES, _CPUS, _MIB = "nodes", "cpus", 2.0**20
@@ -45,10 +46,10 @@ def learned(finished: Iterable[RunRow]) -> Iterator[tuple[Part, list[RunRow], Si
     finished: runs of one user's application, the newest last.
     """
     ended = [row for row in finished if row.state.finished and row.elapsed_s > 0 < row.cpus]
-    if sum(row.name.startswith(_NAMED) for row in ended) < _FEWEST:
+    if sum(row.name.startswith(LEARNING) for row in ended) < _FEWEST:
         return
     asked = [(row, _requested(row)) for row in ended]
-    made = [one for one in asked if one[0].name.startswith(_NAMED)][-_RECENT:]
+    made = [one for one in asked if one[0].name.startswith(LEARNING)][-_RECENT:]
     names = set[str].intersection(*(set(given) for _, given in made))
     levels = {name: sorted({given[name] for _, given in made}) for name in sorted(names)}
     varied = [name for name, values in levels.items() if len(values) > 1]

@@ -18,7 +18,7 @@ ARRAY_INDEX = "array index"
 _MIB: Final = 2**20
 #: Version of what is made of a row: `Submission`, the keys of its identity, and which rows are one
 #: job.  Whoever changes one of these adds one; stores then follow by themselves.
-RULES: Final = 5
+RULES: Final = 6
 
 
 class JobKind(StrEnum):

@@ -13,7 +13,7 @@ from itertools import takewhile
 from pathlib import PurePosixPath
 from posixpath import normpath
 
-from sacct_ingest.records import Identity
+from sacct_ingest.records import LEARNING, Identity
 from sacct_ingest.scripts import job_script
 from sacct_ingest.scripts.engines import engine_job, name_template, template
 from sacct_ingest.text.tag import TAG, parse_tag
@@ -78,6 +78,8 @@ def _identity(user: str, name: str, comment: str, script: str, words: Sequence[s
         return Identity(user, name)
     tag, engine = parse_tag(comment), engine_job(name, comment, words)
     application = (tag.key if tag else "") or (engine.application if engine else "")
+    if application and name.startswith(LEARNING):
+        return Identity(user, name, tag=f"{user}/{application}"[:_NAME_LENGTH])
     return Identity(
         user,
         name,

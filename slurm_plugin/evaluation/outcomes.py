@@ -14,6 +14,7 @@ from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.signature import names_of
 from sacct_ingest.store import ArrayRow, RunRow
+from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Energy
 from slurm_plugin.evaluation import effects
 from slurm_plugin.evaluation.accuracy import (
@@ -26,7 +27,7 @@ from slurm_plugin.evaluation.accuracy import (
 from slurm_plugin.evaluation.diagnoses import JobDiagnosis, JobUsage, RecordSummary, Waste
 from slurm_plugin.evaluation.resource_usage import EnergyTally, EnergyUse, Unused, UnusedTally
 from slurm_plugin.evaluation.weeks import Week, WeekTally, number_of
-from slurm_plugin.protocol.reasons import MISSED
+from slurm_plugin.protocol.reasons import MISSED, NOT_APPLIED
 from slurm_plugin.protocol.status_messages import WaitAccuracy, WaitTally
 
 #: The newest jobs that a report lists, and the stopped ones.
@@ -78,6 +79,13 @@ def outcome_of(application: str, decision: DecisionRow, run: RunRow) -> JobOutco
 
 
 _OF_DECISION = ("user", "at_s", "mode", "action", "reason", "applied", "verdict", "decision_id")
+
+
+def why_unchanged(decision: DecisionRow | JobOutcome) -> str:
+    """Name why a decision was not applied: its reason, or the mode that forbade the change."""
+    if decision.action == "keep":
+        return decision.reason
+    return NOT_APPLIED if decision.mode == Mode.ENFORCE else decision.mode
 
 
 def is_guess(decision: DecisionRow) -> bool:
@@ -142,7 +150,7 @@ class OutcomeReport:
     finished: int
     modes: dict[str, int]
     actions: dict[str, int]
-    unchanged: dict[str, int]  #: why jobs passed unchanged: reason, or mode -> jobs
+    unchanged: dict[str, int]  #: why jobs passed unchanged (`why_unchanged`) -> jobs
     reasons: tuple[ReasonCount, ...]  #: most first
     confidence: float  #: nominal share of runs inside their interval
     accuracy: Accuracy | None  #: of predictions that could be acted on
@@ -240,7 +248,7 @@ class OutcomeTally:
         self._last_s = at_s if self._last_s is None else max(self._last_s, at_s)
         self._reasons[decision.mode, decision.action, decision.reason, decision.applied] += 1
         if not decision.applied:
-            self._unchanged[decision.reason if decision.action == "keep" else decision.mode] += 1
+            self._unchanged[why_unchanged(decision)] += 1
         if decision.key:
             self.asked[decision.key_level, decision.key] += 1
         finished = run is not None and run.state.final

@@ -120,9 +120,12 @@ class Reason(StrEnum):
 
 #: Reasons that are about a deadline that may be missed.
 MISSED = frozenset({Reason.DEADLINE_MISSED, Reason.DEADLINE_LIMIT, Reason.DEADLINE_UNSURE})
+#: Stands for a reason where a job does not have the change that was sent for it.
+NOT_APPLIED = "not_applied"
 #: Plain words for why a job passed unchanged: a reason, or the mode that forbade a change.
 WORDS = {
     **{reason.value: reason.text for reason in Reason},
     "observe": "in observe mode no job is changed",
     "advise": "in advise mode users get a message and no job is changed",
+    NOT_APPLIED: "the change came too late for the job",
 }

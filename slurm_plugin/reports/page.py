@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 
+from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.evaluation.accuracy import EDGES
 from slurm_plugin.evaluation.effects import Deadlines
 from slurm_plugin.evaluation.outcomes import OutcomeReport
+from slurm_plugin.protocol.reasons import NOT_APPLIED, Reason
 from slurm_plugin.reports import chart, html
 from slurm_plugin.reports.chart import Bar, Chart
 from slurm_plugin.reports.headline import headline, title_of, tries_text
@@ -97,6 +99,13 @@ def figures(report: OutcomeReport) -> list[Figure]:
     return made
 
 
+def _unchanged(name: str) -> dict[str, str]:
+    """Choose the jobs that passed unchanged for what `why_unchanged` names."""
+    if name in frozenset(Reason):
+        return {"reason": name}
+    return {"changed": "no", "mode": Mode.ENFORCE if name == NOT_APPLIED else name}
+
+
 def charts(
     report: OutcomeReport, reasons: Mapping[str, str], link: Callable[..., str] = lambda **_: ""
 ) -> Iterator[Chart]:
@@ -146,9 +155,7 @@ def charts(
     rows = [
         *([Bar("applied", acted, str(acted), "third", link(changed="yes"))] if acted else ()),
         *(
-            Bar(reasons[name], n, str(n), href=link(reason=name))
-            if name in reasons
-            else Bar(f"advice only, mode {name}", n, str(n), href=link(changed="no", mode=name))
+            Bar(reasons.get(name, name), n, str(n), href=link(**_unchanged(name)))
             for name, n in report.unchanged.items()
         ),
     ]

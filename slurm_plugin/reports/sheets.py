@@ -13,7 +13,7 @@ from sacct_ingest.errors import NimoError
 from sacct_ingest.files import atomic_file
 from slurm_plugin.evaluation.accuracy import LEVELS
 from slurm_plugin.evaluation.effects import Deadlines
-from slurm_plugin.evaluation.outcomes import JobOutcome, OutcomeReport
+from slurm_plugin.evaluation.outcomes import JobOutcome, OutcomeReport, why_unchanged
 from slurm_plugin.protocol.status_messages import SHARE as SHARE_IN_TIME
 from slurm_plugin.text.formatting import clock, limit_text, percent, span
 from slurm_plugin.text.table_columns import (
@@ -484,7 +484,7 @@ def _jobs(name: str, caption: str, rows: Sequence[JobOutcome]) -> Table:
 def decision_of(job: JobOutcome) -> str:
     """Describe in a few words what NIMO did with a job, and why."""
     if not job.applied:
-        return f"unchanged ({_plain_words(job.reason if job.action == 'keep' else job.mode)})"
+        return f"unchanged ({_plain_words(why_unchanged(job))})"
     nodes = f"{job.given_nodes} nodes" if job.given_nodes else ""
     limit = f"limit {limit_text(job.given_limit_s)}" if job.given_limit_s else ""
     return f"{', '.join(filter(None, (nodes, limit))) or job.action} ({_plain_words(job.reason)})"

@@ -16,7 +16,7 @@ import pytest
 from packages import stage
 from packages.deb.build import build
 from packages.manual import page_of
-from slurm_plugin.cli.nimo import COMMANDS
+from slurm_plugin.cli.nimo import COMMANDS, EXPERIMENTS
 from tests.conftest import scratch_directory
 from tests.docs.pages import blocks
 from tests.environments import fill
@@ -82,7 +82,8 @@ def test_it_holds_all_that_a_site_needs(deb):
     units = {
         f"/usr/lib/systemd/system/{path.name}" for path in (stage.PROJECT / "etc/systemd").iterdir()
     }
-    pages = {f"/usr/share/man/man1/{page_of(name)}.1.gz" for name in (*COMMANDS, "advise", "lab")}
+    names = (*COMMANDS, *EXPERIMENTS, "advise", "lab")
+    pages = {f"/usr/share/man/man1/{page_of(name)}.1.gz" for name in names}
     assert units | pages <= held.keys()
     assert {"/usr/bin/nimo", "/usr/bin/nimo-advise", "/etc/nimo/nimo.yaml"} <= held.keys()
     assert "/usr/share/bash-completion/completions/nimo-advise" in held

@@ -8,7 +8,7 @@ import pytest
 
 from packages import manual as pages
 from slurm_plugin.cli import advise
-from slurm_plugin.cli.nimo import COMMANDS, command_parser, tables_of
+from slurm_plugin.cli.nimo import COMMANDS, EXPERIMENTS, command_parser, tables_of
 
 needs_man = pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 
@@ -28,6 +28,14 @@ def test_every_command_has_a_page(made):
     assert set(made) == names
     for name, text in made.items():
         assert f".SH NAME\n{name[:-2]}".replace("-", "\\-") in text
+
+
+def test_the_old_name_of_an_experiment_has_its_page(tmp_path):
+    pages.write(tmp_path)
+    for name in EXPERIMENTS:
+        page = tmp_path / f"man/man1/nimo-{name}.1"
+        assert page.read_text() == f".so man1/nimo-lab-{name}.1\n"
+        assert (tmp_path / "man" / page.read_text().split()[1]).exists()
 
 
 @needs_man

@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import PlotError, StoreError
-from sacct_ingest.records import CURVE_LEVELS, KeyLevel, StandingRow
+from sacct_ingest.records import CURVE_LEVELS, LEARNING, KeyLevel, StandingRow
+from sacct_ingest.scripts.signature import names_of
 from slurm_plugin.cli import command_context, plot
 from slurm_plugin.cli.own_history import is_meant
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, may_read_store, nimod_or_store
@@ -95,7 +96,8 @@ def run(args: argparse.Namespace) -> int:
     if args.user:
         tables = [t for t in tables if is_own(KeyLevel(t.level), t.key, t.label, args.user)]
     if args.application is None:
-        _print_list([t for t in tables if args.all or t.level in CURVE_LEVELS], args)
+        listed = (t for t in tables if not names_of(t.label)[1].startswith(LEARNING))
+        _print_list([t for t in listed if args.all or t.level in CURVE_LEVELS], args)
         return 0
     matches = [curve_text.within(one) for one in matching_tables(tables, args.application)]
     if args.plot not in (None, plot.TERMINAL):

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from predictor.occupancy.active.refinement import Proposal
+from sacct_ingest.records import LEARNING
 from sacct_ingest.runs.usage import usage
 from sacct_ingest.scripts.signature import COUNTED
 from sacct_ingest.store import RunRow
@@ -391,7 +392,7 @@ class Workbench:
         return Trial(
             key=assignment.key,
             attempt=attempt,
-            job_name=f"nimo-learn-{self.description.application}-{assignment.key}-{attempt}",
+            job_name=f"{LEARNING}{self.description.application}-{assignment.key}-{attempt}",
             nodes=assignment.nodes,
             limit_s=self.description.limit_s + self.site.overrun_s,
             attributes=proposal.attributes,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sacct_ingest.records import CURVE_LEVELS, KeyLevel
+from sacct_ingest.records import CURVE_LEVELS, Identity, KeyLevel
 from sacct_ingest.scripts.job_script import bounded_cache
 from sacct_ingest.scripts.signature import identity_of_line, identity_of_request
 from tests.sacct_ingest.records import run
@@ -86,6 +86,14 @@ def test_tags_are_read_on_both_sides():
     assert identity_of_run(run(comment=comment)).tag == "ada/wrf/d02"
     assert request(comment=comment).key(KeyLevel.TAG) == "ada/wrf/d02"
     assert request(comment=comment).application == "wrf/d02"
+
+
+def test_a_run_of_nimo_learn_belongs_to_its_application_alone():
+    made = {"name": "nimo-learn-blast-3f9a2bc41d7e-0", "comment": "nimo:off,app=blast,size=2G"}
+    alone = Identity("ada", made["name"], tag="ada/blast")
+    assert identity_of_run(run(submit_line="sbatch --wrap blast", **made)) == alone
+    assert request("job.sh", **made) == alone
+    assert request("job.sh", name=made["name"]).line
 
 
 def test_every_key_is_its_users_own():

@@ -7,6 +7,7 @@ from itertools import permutations
 
 import msgspec
 import pytest
+from msgspec.structs import replace as replaced
 
 from predictor import models
 from predictor.refit import row_of
@@ -16,6 +17,7 @@ from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.history import applications
 from slurm_plugin.web.data import Catalogue, CatalogueQuery, entry_of
 from tests.predictor.node_types.test_sums import add, all_sums, profiles, runs, same
+from tests.sacct_ingest.records import scaling_runs
 from tests.slurm_plugin.made import table
 
 WRF = next(a for a in applications("ada") if a.name == "wrf-d02")
@@ -259,3 +261,22 @@ def test_an_added_model_predicts(added, capsys):
     times = dict(zip(table["nodes"], table["median_s"], strict=True))
     assert times[4] == pytest.approx(2 * times[8], rel=0.05)
     assert table["tails"]
+
+
+def test_runs_that_nimo_learn_made_are_listed_as_their_application_alone(tmp_path, capsys):
+    path = f"sqlite:///{tmp_path / 'nimo.db'}"
+    with Store.open(path) as store:
+        store.runs.add(
+            replaced(
+                one,
+                name=f"nimo-learn-solve-{one.nodes:012x}-0",
+                comment="nimo:off,app=solve",
+                submit_line=f"sbatch --wrap solve{one.nodes}",
+            )
+            for one in scaling_runs()
+        )
+    assert main(["fit", "--workers", "1", "--store", path]) == 0
+    capsys.readouterr()
+    for options in ([], ["--all"]):
+        assert main(["predict", "-P", "-n", "-o", "application", "--store", path, *options]) == 0
+        assert set(capsys.readouterr().out.split()) == {"ada/solve"} | (set(options) and {"ada"})

@@ -270,13 +270,14 @@ def test_summary_counts_modes_actions_and_reasons():
         (decision(at_s=AT_S + 9, action="keep", applied=False, reason="array", mode="off"), None),
         (decision(at_s=AT_S + 7, action="refuse", reason="deadline_missed"), None),
         (decision(at_s=AT_S + 8, action="set", applied=False, mode="observe"), None),
+        (decision(at_s=AT_S + 8, action="set", applied=False, mode="enforce"), None),
     ]
     report = summarise(pairs, confidence=0.9)
     assert (report.first_s, report.last_s) == (AT_S, AT_S + 9)
-    assert (report.decisions, report.finished) == (5, 2)
-    assert report.modes == {"enforce": 3, "off": 1, "observe": 1}
-    assert report.actions == {"set": 2, "keep": 2, "refuse": 1}
-    assert report.unchanged == {"array": 2, "observe": 1}
+    assert (report.decisions, report.finished) == (6, 2)
+    assert report.modes == {"enforce": 4, "off": 1, "observe": 1}
+    assert report.actions == {"set": 3, "keep": 2, "refuse": 1}
+    assert report.unchanged == {"array": 2, "observe": 1, "not_applied": 1}
     assert report.confidence == 0.9
     assert [(r.mode, r.reason, r.decisions) for r in report.reasons if r.action == "keep"] == [
         ("enforce", "array", 1),

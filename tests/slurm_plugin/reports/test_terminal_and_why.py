@@ -6,6 +6,7 @@ import pytest
 
 from sacct_ingest.records import JobState
 from slurm_plugin.protocol.query_messages import explanation_of
+from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports.headline import title_of
 from slurm_plugin.reports.terminal import render
 from slurm_plugin.reports.why_text import explain
@@ -56,6 +57,12 @@ def test_a_reason_without_words_stands_for_itself():
     assert "1  new_reason" in shown(
         [(decision(action="keep", applied=False, reason="new_reason"), None)]
     )
+
+
+def test_a_change_that_came_too_late_is_no_mode():
+    report = summarise([(decision(mode="enforce", applied=False), None)], confidence=0.9)
+    text = "\n".join(render(report, WORDS, width=120))
+    assert "because\n  1  the change came too late for the job\n" in text
 
 
 def test_a_name_is_never_markup():
