@@ -307,10 +307,7 @@ def _answer(
             advice = line_client.advise(
                 socket, job, confidence=args.confidence, timeout_s=_TIMEOUT_S
             )
-            elsewhere = clusters and "all" not in clusters and advice.cluster not in clusters
-            if advice.cluster and elsewhere:
-                _refuse_elsewhere(clusters, advice.cluster)
-            return advice  # noqa: TRY300 - all else is without nimod
+            return seen_from_here(advice, clusters)
         except line_client.RequestRefused:
             raise
         except line_client.Unreachable as error:
@@ -338,6 +335,20 @@ def _answer(
 
         config = refreshed_for(asked, config, program="nimo-advise")
     return advise(asked, config, now_s=time.time())
+
+
+def seen_from_here(advice: Advice, clusters: Sequence[str]) -> Advice:
+    """Give nimod's advice, if the job may run on its cluster; of several it sees only that one.
+
+    Raises SlurmError: it runs on another one.
+    """
+    here = advice.cluster
+    if here and clusters and "all" not in clusters and here not in clusters:
+        _refuse_elsewhere(clusters, here)
+    if here and clusters not in ((), (here,)):
+        only = f"Of its clusters only {here} is compared: nimod sees no other."
+        advice.place_text = " ".join(filter(None, (advice.place_text, only)))
+    return advice
 
 
 def _refuse_elsewhere(clusters: Sequence[str], here: str) -> None:

@@ -39,7 +39,7 @@ from slurm_plugin.evaluation.costs import (
     predicted_amounts,
     source_text,
 )
-from slurm_plugin.protocol.advice_messages import SURE, Advice, ObservedPoint, PartitionRow, Row
+from slurm_plugin.protocol.advice_messages import SURE, Advice, ObservedPoint, Row
 from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.footprint import footprint, memory_bytes
@@ -292,56 +292,6 @@ def _add_amounts(
             less = f"it emits {percent(found[1])} less CO2e"
             advice.begin_text = f"Begun at {short_clock(found[0])} {less}."
             advice.begin_directive = f"#SBATCH --begin={clock(found[0])}"
-
-
-_OF_ROW = ("nodes", "time_s", "low_s", "high_s", "wait_s")
-
-
-def side_by_side(choices: Sequence[Advice]) -> Advice | None:
-    """Put places side by side: the advice of that where the job ends first, with them all.
-
-    None where there are not two.
-
-    choices: advice for each partition (or type of node, where no partition has it alone).
-    """
-    if len(choices) < 2:
-        return None
-    rows = [_likely(one) for one in choices]
-    best, _ = min(zip(choices, rows, strict=True), key=lambda choice: _ends_s(*choice))
-    sure = best.nodes is not None
-    best.partitions = [
-        PartitionRow(
-            partition=advice.partition,
-            node_type=advice.node_type,
-            **{name: getattr(row, name) for name in _OF_ROW if row},
-            verdict=advice.verdict,
-            runs=advice.runs,
-            recommended=sure and advice is best,
-            reason="" if advice.nodes else advice.reason,
-        )
-        for advice, row in zip(choices, rows, strict=True)
-    ]
-    if sure and best.partition:
-        best.directive = f"#SBATCH --partition={best.partition}\n{best.directive}"
-    return best
-
-
-def _likely(advice: Advice) -> Row | None:
-    """Find the recommended count; without one, that which ends first."""
-    if advice.nodes is not None:
-        return next((row for row in advice.rows if row.recommended), None)
-    ending = (row for row in advice.rows if not row.unbounded)
-    return min(ending, key=lambda row: row.time_s + (row.wait_s or 0.0), default=None)
-
-
-def _ends_s(advice: Advice, row: Row | None) -> tuple[bool, float]:
-    """When the job ends there; a doubtful prediction counts with the late end of its interval."""
-    if row is None or advice.nodes is None:
-        return True, inf
-    reliable = advice.verdict == Verdict.RELIABLE
-    run_s = row.time_s if reliable else row.high_s
-    never_ran = not reliable and not advice.runs
-    return never_ran, (row.wait_s or 0.0) + (inf if run_s is None else run_s)
 
 
 def _describe(advice: Advice, table: PredictionTable, job: Job) -> None:

@@ -363,6 +363,11 @@ class ContextBuilder:
         cluster = self._cluster
         return cluster is None or cluster.limits.belongs(job.user_name, account, job.partition)
 
+    def type_of(self, node: str) -> str:
+        """Type of a node; empty: nobody measured it."""
+        cluster = self._config.cluster or (self._cluster.name if self._cluster else "")
+        return self._tables.node_types.get((cluster, node), "")
+
     def _type(self, job: Job, partition: Partition | None) -> str:
         """Type of all nodes that a job may get; empty where it is unknown, or they differ."""
         cluster, node_types = self._cluster, self._tables.node_types

@@ -15,7 +15,7 @@ from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision import context_builder, messages, tickets
-from slurm_plugin.decision.advice import advice_of, may_be_pasted, side_by_side
+from slurm_plugin.decision.advice import advice_of, may_be_pasted
 from slurm_plugin.decision.allowed_counts import PolicySettings
 from slurm_plugin.decision.answer import note_of, permitted, row_of
 from slurm_plugin.decision.bookings import Bookings
@@ -26,6 +26,7 @@ from slurm_plugin.decision.levers.lever import Surroundings
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.other_layouts import layout_rows
+from slurm_plugin.decision.places import Choice, is_own, is_unlike, jobs_in_places, side_by_side
 from slurm_plugin.decision.policy import Action, Decision, decide, opened_by_runs, remedies
 from slurm_plugin.decision.soft_plans import SoftPlans
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice
@@ -34,7 +35,6 @@ from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.protocol.request_messages import HookLevel, Job
 from slurm_plugin.protocol.status_messages import WaitAccuracy
 from slurm_plugin.slurm.cluster_state import Cluster
-from slurm_plugin.slurm.partition_view import in_each_partition
 
 #: Does what follows from a decision and gives its record, if there is to be one.
 Book = Callable[[], DecisionRow | None]
@@ -239,15 +239,16 @@ class DecisionService:
                 if confidence:
                     deadline = msgspec.structs.replace(rules.deadline, confidence=confidence)
                     rules = replace(rules, deadline=deadline)
-                choices = self._choices(case, rules, private=private)
-                advice = side_by_side(choices) or self._advice(case, rules)
-                best = next((row for row in advice.rows if row.recommended), None)
-                advice.waits = self.waits.like(best.wait_s) if best else None
+                advice = self._advice(case, rules)
+            advice = self._beside_others(case, advice, rules, private=private)
+            best = next((row for row in advice.rows if row.recommended), None)
+            advice.waits = self.waits.like(best.wait_s) if best else None
+            with self._budget.counted():
                 advice.submit_text = self._announced(job, advice, now_s, private=private)
-                return advice
         except context_builder.BudgetSpent:
             error = "this takes too much processor time; name fewer partitions or features"
             return Advice(ok=False, error=error)
+        return advice
 
     def _announced(self, job: Job, advice: Advice, now_s: float, *, private: bool) -> str:
         """Say what the submission of a job as it is would make of it, if it is something else."""
@@ -266,11 +267,16 @@ class DecisionService:
         if case.table is None or not case.table.node_type:
             return self._advice(case)
         choices = [
-            self._advice(context_builder.on_nodes(case, place.node_type)) for place in places
+            Choice(
+                advice=self._advice(context_builder.on_nodes(case, place.node_type)),
+                partition=place.partition,
+            )
+            for place in places
         ]
-        for advice, place in zip(choices, places, strict=True):
-            advice.partition = place.partition
-        return side_by_side(choices) or next(iter(choices), self._advice(case))
+        for choice in choices:
+            choice.advice.partition = choice.partition
+        only = choices[0].advice if choices else self._advice(case)
+        return side_by_side(choices, case.request.objective) or only
 
     def _advice(self, case: DecisionContext, rules: PolicySettings | None = None) -> Advice:
         rules = rules or self._rules
@@ -288,16 +294,44 @@ class DecisionService:
             advice.node_type = case.node_type
         return advice
 
+    def _beside_others(
+        self, case: DecisionContext, advice: Advice, rules: PolicySettings, *, private: bool
+    ) -> Advice:
+        """Put an advice beside that for other places; where the job names none the best is it."""
+        objective = case.request.objective
+        try:
+            with self._budget.counted():
+                choices = self._choices(case, rules, private=private)
+        except context_builder.BudgetSpent:
+            advice.place_text = "Other partitions are not compared: that takes too long."
+            return advice
+        asked = advice if case.job.partition else None
+        return side_by_side(choices, objective, asked) or advice
+
     def _choices(
         self, case: DecisionContext, rules: PolicySettings, *, private: bool
-    ) -> list[Advice]:
-        """Advise for each partition that a job without one may use, where node types differ."""
+    ) -> list[Choice]:
+        """Advice for each place where a job may run.
+
+        Where types of nodes matter, a place with several of them says nothing of what a job gets.
+        """
         cluster, table = self._cluster, case.table
-        if case.job.partition or cluster is None or table is None or not table.node_type:
+        if cluster is None or table is None or table.is_guess or not table.nodes:
             return []
-        jobs = in_each_partition(cluster, case.job)
-        cases = [self._contexts.build(job, case.now_s, private=private) for job in jobs]
-        return [self._advice(one, rules) for one in cases if one.node_type]
+        choices = []
+        for job in jobs_in_places(cluster, case, self._contexts.type_of):
+            one = self._contexts.build(job, case.now_s, private=private)
+            if one.partition is None or (table.node_type and not one.node_type):
+                continue
+            choice = Choice(
+                advice=self._advice(one, rules),
+                partition=job.partition,
+                constraint=job.features if job.features != case.job.features else "",
+                own=is_own(case, job),
+                unlike=not one.node_type and is_unlike(cluster, case, job),
+            )
+            choices.append(choice)
+        return choices
 
     def _decide(self, case: DecisionContext) -> Decision:
         problem = self._blind(case)

@@ -57,17 +57,25 @@ class Row:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionRow:
-    """What would come of a job in one partition, on the node count that is best there."""
+    """What would come of a job in one place, on the node count that is best there."""
 
     partition: str  #: empty: no partition has nodes of this type alone
+    constraint: str = ""  #: that asks for these nodes of the partition; empty: none
     node_type: str = ""
     nodes: int | None = None  #: None: nothing is recommended there, ``reason`` says why
     time_s: float | None = None
     low_s: float | None = None
     high_s: float | None = None
     wait_s: float | None = None
+    end_s: float | None = None  #: seconds from now on, median ...
+    end_low_s: float | None = None  #: ... nine in ten end so late at least ...
+    end_high_s: float | None = None  #: ... and at most
+    node_hours: float | None = None  #: in the advice's unit
+    cost: float | None = None
+    kwh: float | None = None
     verdict: str = ""
     runs: int = 0  #: finished on nodes of this type
+    own: bool = False  #: the job as it is asked for may run there
     recommended: bool = False
     reason: str = ""
 
@@ -155,6 +163,7 @@ class Advice:
     waits: WaitShares | None = None  #: how near waits like the recommended one came
     partition: str = ""  #: that all this is about, where nodes differ in type
     node_type: str = ""
+    place_text: str = ""  #: what another place gives; empty: nothing to speak of
     #: side by side, where the job may use several
     partitions: list[PartitionRow] = field(default_factory=list)
     layouts: list[LayoutRow] = field(default_factory=list)  #: laid out otherwise, side by side

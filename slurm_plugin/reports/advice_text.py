@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Final
 
 from slurm_plugin.protocol.advice_messages import Advice, LayoutRow, PartitionRow, Row
@@ -52,7 +53,7 @@ def render(
     about += f"on nodes of the type {fmt.printable(advice.node_type)}:"
     more = (_title(advice), _held(advice), _expected(advice, now_s), _long_waits(advice, rows))
     parts = (
-        _partitions(advice, now_s, width),
+        _partitions(advice, now_s, width, every=every),
         fmt.wrapped(about, width) if advice.node_type else "",
         table if rows else "",
         fmt.wrapped("  ".join(filter(None, (whose, less, front))), width),
@@ -128,28 +129,59 @@ def _title(advice: Advice) -> str:
     return f"{name}: {fmt.count(advice.runs, 'run')} in the store{how}"
 
 
-def _partitions(advice: Advice, now_s: float, width: int) -> str:
-    """Partitions side by side, each on the node count that is best there."""
+def _partitions(advice: Advice, now_s: float, width: int, *, every: bool) -> str:
+    """Partitions and kinds of nodes side by side, each on the node count that is best there."""
+    text = fmt.wrapped(advice.place_text, width)
     if not advice.partitions:
-        return ""
+        return text
+    rows = sorted(advice.partitions, key=_end_there_s)
+    if not every:
+        kept = [row for row in rows if row.recommended or row.own] + rows
+        rows = sorted(list({id(row): row for row in kept}.values())[:_SHOWN], key=_end_there_s)
+    hidden = len(advice.partitions) - len(rows)
+    less = f"{len(rows)} of {len(advice.partitions)} places are shown; --all shows all."
+    table = cols.Table(_place_columns(advice, now_s), rows).text(width=width)
+    return _joined((text, table, less if hidden else ""))
 
+
+def _end_there_s(row: PartitionRow) -> float:
+    return inf if row.time_s is None else (row.wait_s or 0.0) + row.time_s
+
+
+def _place_columns(advice: Advice, now_s: float) -> list[cols.Column]:
     def ends(row: PartitionRow) -> str:
         ended = row.nodes is not None and row.wait_s is not None
         return fmt.short_clock(now_s + (row.wait_s or 0.0) + (row.time_s or 0.0) if ended else None)
 
-    columns = [
+    def ending(row: PartitionRow) -> str:
+        low_s, high_s = (end and now_s + end for end in (row.end_low_s, row.end_high_s))
+        return cols.between(low_s, high_s, fmt.short_clock)
+
+    def there(name: str, worth: int) -> int:
+        given = any(getattr(row, name) not in (None, "") for row in advice.partitions)
+        return worth if given else cols.ON_REQUEST
+
+    hours = f"{advice.unit.word}-hours"
+    cost = fmt.printable(advice.currency) or "cost"
+    typed, spread = there("node_type", 7), there("end_high_s", 2)
+    return [
         _MARKED,
         cols.text_column("partition", "partition", as_text=cols.or_dash),
+        cols.text_column("constraint", "constraint", worth=there("constraint", 8)),
+        cols.Column("own", "", as_text=_if("asked"), left=True, worth=1),
         cols.Column("nodes", advice.unit.plural),
         cols.Column("time_s", "run time", as_text=cols.SECONDS),
         _interval(advice, 4),
         cols.Column("wait_s", "wait", as_text=cols.SECONDS),
         cols.Column("ends", "ends", ends, worth=5),
+        cols.Column("end_interval", f"{WAITS} end", ending, worth=spread, derived=True),
+        cols.Column("node_hours", hours, as_text=cols.AMOUNT, worth=3),
+        cols.Column("cost", cost, as_text=cols.AMOUNT, worth=there("cost", 5)),
+        cols.Column("kwh", "kWh", as_text=cols.AMOUNT, worth=there("kwh", 4)),
         cols.Column("runs", "runs there", worth=3),
         cols.Column("verdict", "verdict", left=True, worth=6),
-        cols.text_column("node_type", "node type"),
+        cols.text_column("node_type", "node type", worth=typed),
     ]
-    return cols.Table(columns, advice.partitions).text(width=width)
 
 
 def _layouts(advice: Advice, width: int) -> str:

@@ -114,6 +114,7 @@ class RawPartition(RequestRules, frozen=True, kw_only=True):
     max_cpus_node: int | None = None
     qos: str = ""  #: whose limits hold for all its jobs
     tier: int = 1  #: jobs of a higher one go first
+    groups: frozenset[str] | None = None  #: of users who may use it; None: all
     accounts: frozenset[str] | None = None  #: that may use it; None: all
     denied_accounts: frozenset[str] = frozenset()
     allowed_qos: frozenset[str] | None = None

@@ -105,6 +105,7 @@ PARTITION = (
     SlurmField("exclusive", "Exclusive", (), to.takes_nodes),  # since 26.05
     SlurmField("qos", "QoS", (), to.text),
     SlurmField("tier", "PriorityTier", (), to.count),
+    SlurmField("groups", "AllowGroups", (), to.some),
     SlurmField("accounts", "AllowAccounts", (), to.some),
     SlurmField("denied_accounts", "DenyAccounts", (), to.name_set),
     SlurmField("allowed_qos", "AllowQos", (), to.some),

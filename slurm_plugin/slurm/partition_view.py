@@ -98,12 +98,19 @@ def partition_for(cluster: Cluster, job: AllocationRequest) -> Partition | None:
 
 
 def in_each_partition(cluster: Cluster, job: _Request) -> list[_Request]:
-    """Give a job as it would be in each open partition that takes jobs of its account and QOS."""
+    """Give a job as it would be in each open partition that takes jobs of its account and QOS.
+
+    Who belongs to a group is not asked: a partition for some groups is none of these but where the
+    job names it.
+    """
     account = cluster.limits.account_of(job.user_name, job.account)
+    named = job.partition.split(",")
     return [
         replace(job, partition=part.name)
         for part in cluster.partitions.values()
-        if part.up and part.admits(account, job.qos or "normal")
+        if part.up
+        and part.admits(account, job.qos or "normal")
+        and (part.groups is None or part.name in named)
     ]
 
 

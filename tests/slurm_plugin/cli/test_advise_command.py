@@ -5,7 +5,10 @@ import sys
 
 import pytest
 
+from sacct_ingest.errors import SlurmError
+from slurm_plugin.cli import advise as advising
 from slurm_plugin.cli.advise import main
+from slurm_plugin.protocol.advice_messages import Advice
 
 #: On a busy machine nimod may take longer than users would wait for.
 CALL = "import sys; from slurm_plugin.cli import advise; advise._TIMEOUT_S = 120.0\n"
@@ -180,3 +183,12 @@ def test_help_has_examples_and_all_statuses(capsys):
     assert "exit status:" in text
     assert all(f"\n  {status}  " in text for status in range(5))
     assert "nimo-advise job.sh" in text.split("examples:")[1]
+
+
+def test_of_several_clusters_it_says_which_one_is_compared():
+    advice = advising.seen_from_here(Advice(cluster="pine"), ("oak", "pine"))
+    assert advice.place_text == "Of its clusters only pine is compared: nimod sees no other."
+    assert advising.seen_from_here(Advice(cluster="pine"), ("all",)).place_text
+    assert not advising.seen_from_here(Advice(cluster="pine"), ("pine",)).place_text
+    with pytest.raises(SlurmError, match="nimod here knows pine"):
+        advising.seen_from_here(Advice(cluster="pine"), ("oak",))

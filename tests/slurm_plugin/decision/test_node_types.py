@@ -85,27 +85,30 @@ def time_on(advice, nodes):
 def test_the_table_is_that_of_the_nodes_that_the_job_may_get(asked, expected):
     advice = advise(learned(), **asked)
     assert time_on(advice, 4) == pytest.approx(expected)
-    assert advice.partitions == []
+    assert "--partition" not in advice.directive
 
 
 def test_partitions_are_put_side_by_side():
     advice = advise(learned())
-    rows = {row.partition: row for row in advice.partitions}
+    rows = {row.partition: row for row in advice.partitions if not row.constraint}
     assert set(rows) == {"slow", "fast"}
+    # Of a partition with both types each can be asked for by a feature.
+    kinds = [(row.constraint, row.node_type) for row in advice.partitions if row.constraint]
+    assert sorted(kinds) == [("a", "amber"), ("c", "cedar")]
     assert rows["slow"].time_s == pytest.approx(3 * (rows["fast"].time_s or 0), rel=0.5)
     assert (rows["fast"].recommended, rows["slow"].recommended) == (True, False)
     assert advice.partition == "fast"
     assert advice.directive.startswith("#SBATCH --partition=fast\n#SBATCH --nodes=")
     text = advised(advice, now_s=NOW)
     assert "in partition fast, on nodes of the type cedar:" in text
-    assert [line.split()[0] for line in text.splitlines() if " amber" in line] == ["slow"]
+    assert [line.split()[0] for line in text.splitlines() if " amber" in line] == ["slow", "mixed"]
     made = advisor(learned(), slow=partition("slow", "a"), fast=partition("fast", "c"))
     assert made.advise(job(), now_s=NOW, confidence=0.6).sure == 0.6
 
 
 def test_what_is_doubtful_is_shown_but_not_recommended():
     advice = advise(learned(by_type=(by_type(Verdict.DOUBTFUL, runs=0),)))
-    rows = {row.partition: row for row in advice.partitions}
+    rows = {row.partition: row for row in advice.partitions if not row.constraint}
     assert rows["slow"].recommended
     assert (rows["fast"].verdict, rows["fast"].recommended) == ("doubtful", False)
     assert rows["fast"].nodes is not None
@@ -114,7 +117,8 @@ def test_what_is_doubtful_is_shown_but_not_recommended():
 def test_the_count_of_the_partition_is_the_one_to_paste():
     """Also where a count that would cost less is not known well enough there."""
     sure = by_type()
-    taken = {row.partition: row.nodes for row in advise(learned()).partitions}["fast"]
+    places = advise(learned()).partitions
+    taken = {row.partition: row.nodes for row in places if not row.constraint}["fast"]
     doubted = tuple(
         Verdict.DOUBTFUL if nodes == taken else Verdict.RELIABLE for nodes in sure.nodes
     )

@@ -1,0 +1,255 @@
+"""Where a job may run, side by side: partitions, and nodes of one kind in them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from msgspec.structs import replace
+
+from predictor.types import Verdict
+from slurm_plugin.config.setting_types import Objective
+from slurm_plugin.decision.context import DecisionContext
+from slurm_plugin.decision.node_options import STARTING_S
+from slurm_plugin.decision.sizes import gpus_of
+from slurm_plugin.protocol.advice_messages import Advice, PartitionRow, Row
+from slurm_plugin.protocol.request_messages import Job
+from slurm_plugin.slurm.cluster_state import Cluster, Partition
+from slurm_plugin.slurm.node_pool import NodeGroup, alternatives
+from slurm_plugin.slurm.partition_view import in_each_partition, terms_of
+from slurm_plugin.text.formatting import hours, percent, printable, span
+
+_OF_ROW = (
+    *("nodes", "time_s", "low_s", "high_s", "wait_s"),
+    *("end_s", "end_low_s", "end_high_s", "node_hours", "cost", "kwh"),
+)
+_UNLIKE = "Its nodes are of another kind than the job's, and nobody has measured them."
+#: Another place costs less where it saves such a share.
+_CHEAPER = 0.05
+#: Gives the type of a node that was measured; empty: none was.
+TypeOf = Callable[[str], str]
+Groups = Mapping[NodeGroup, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What would come of a job in one place."""
+
+    advice: Advice
+    partition: str = ""  #: empty: no partition has nodes of this type alone
+    constraint: str = ""
+    own: bool = False  #: the job as it is asked for may run there
+    unlike: bool = False  #: its nodes are of a kind of which the prediction says nothing
+
+    @property
+    def row(self) -> Row | None:
+        """The recommended count; without one, that which ends first."""
+        if self.advice.nodes is not None:
+            return next((row for row in self.advice.rows if row.recommended), None)
+        ending = (row for row in self.advice.rows if not row.unbounded)
+        return min(ending, key=_end_s, default=None)
+
+    @property
+    def options(self) -> str:
+        """Options of sbatch that ask for the place."""
+        asked = (("partition", self.partition), ("constraint", self.constraint))
+        return " ".join(f"--{name}={value}" for name, value in asked if value)
+
+    def rank(self, objective: Objective) -> tuple[bool, float]:
+        """Order the places by what the job shall be the best for; True: this cannot be told.
+
+        A doubtful prediction counts with the late end of its interval.
+        """
+        row = self.row
+        if row is None or self.advice.nodes is None or self.unlike:
+            return True, inf
+        reliable = self.advice.verdict == Verdict.RELIABLE
+        never_ran = not reliable and not self.advice.runs
+        run_s = row.time_s if reliable else row.high_s
+        if objective is Objective.TURNAROUND:
+            # Nodes alike take a job as long: who gains nothing stays.
+            stays_s = 0.0 if self.own or self.advice.node_type else STARTING_S
+            return never_ran, (row.wait_s or 0.0) + (inf if run_s is None else run_s) + stays_s
+        more = 1.0 if self.own or self.advice.node_type else 1 + _CHEAPER
+        late = inf if run_s is None else run_s / row.time_s
+        return never_ran, _price(row, objective)[0] * more * late
+
+
+def _end_s(row: Row) -> float:
+    return (row.wait_s or 0.0) + row.time_s
+
+
+def _price(row: Row, objective: Objective) -> tuple[float, str]:
+    """Give what a row takes of what the objective saves, and its word; node time where unknown."""
+    if objective is Objective.ENERGY and row.kwh:
+        return row.kwh, "kWh"
+    if objective is Objective.COST and row.cost:
+        return row.cost, "cost"
+    return row.node_hours, "node time"
+
+
+def side_by_side(
+    choices: Sequence[Choice], objective: Objective, asked: Advice | None = None
+) -> Advice | None:
+    """Put places side by side: the advice of the best one, with them all.
+
+    None where there are not two, or none is any better than another.
+
+    asked: advice for a job that names its place: that stays the answer; None: it names none.
+    """
+    if not _worth_showing(choices):
+        return None
+    best = min(choices, key=lambda choice: (choice.rank(objective), not choice.own))
+    sure = best.advice.nodes is not None and not best.unlike
+    shown = best.advice if asked is None else asked
+    shown.partitions = [
+        PartitionRow(
+            partition=choice.partition,
+            constraint=choice.constraint,
+            node_type=choice.advice.node_type,
+            **{name: getattr(row, name) for name in _OF_ROW if row},
+            verdict="not measured" if choice.unlike else choice.advice.verdict,
+            runs=choice.advice.runs,
+            own=choice.own,
+            recommended=sure and choice is best,
+            reason=_reason(choice),
+        )
+        for choice in choices
+        for row in (None if choice.unlike else choice.row,)
+    ]
+    if asked is not None:
+        shown.place_text = _better(best, asked, objective) if sure else ""
+    elif sure and best.options:
+        shown.directive = f"#SBATCH {best.options}\n{shown.directive}"
+    return shown
+
+
+def _worth_showing(choices: Sequence[Choice]) -> bool:
+    """Whether there are two places of which something is known, and that are not the same."""
+    known = [choice for choice in choices if not choice.unlike]
+    ends_s = [_end_s(row) for choice in known if (row := choice.row) is not None]
+    typed = any(choice.advice.node_type for choice in known)
+    return len(known) > 1 and (typed or max(ends_s) - min(ends_s) >= STARTING_S)
+
+
+def _reason(choice: Choice) -> str:
+    if choice.unlike:
+        return _UNLIKE
+    return "" if choice.advice.nodes else choice.advice.reason
+
+
+def _better(best: Choice, asked: Advice, objective: Objective) -> str:
+    """Say what the best place gives beside what is asked for; empty: nothing to speak of."""
+    row, own = best.row, Choice(advice=asked).row
+    if row is None or own is None:
+        return ""
+    where = f"With {printable(best.options)} it would"
+    later_s = _end_s(row) - _end_s(own)
+    if objective is Objective.TURNAROUND:
+        if -later_s < STARTING_S:
+            return ""
+        more = row.node_hours - own.node_hours
+        cost = f"{hours(abs(more))} {asked.unit.word}-hours {'more' if more > 0 else 'less'}"
+        return f"{where} end {span(-later_s)} sooner, for {cost}."
+    (price, word), (before, _) = _price(row, objective), _price(own, objective)
+    if price > (1 - _CHEAPER) * before:
+        return ""
+    when = f"{span(abs(later_s))} {'later' if later_s > 0 else 'sooner'}"
+    return f"{where} take {percent(1 - price / before)} less {word}, and end {when}."
+
+
+def jobs_in_places(cluster: Cluster, case: DecisionContext, type_of: TypeOf) -> Iterator[Job]:
+    """Give a job as it would be in each place that it may ask for, its own ones first.
+
+    A partition with several kinds of nodes is a place for each kind that can be asked for.
+    """
+    job, own = case.job, _names(case)
+    devices = gpus_of(job, job.min_nodes)[1]
+    jobs = in_each_partition(cluster, job)
+    for one in sorted(jobs, key=lambda one: one.partition not in own):
+        part = cluster.partitions[one.partition]
+        named = job.partition and one.partition in own
+        groups = _groups(cluster, one, part)
+        kept = not devices and all(dict(group.gres).get("gpu") for group in groups)
+        too_short = job.time_limit and 60.0 * job.time_limit > (part.max_time_s or inf)
+        if named or (groups and not kept and not too_short):
+            yield from _by_kind(one, groups, type_of)
+
+
+def _groups(cluster: Cluster, job: Job, part: Partition) -> Groups:
+    """Nodes of a partition that a job may get, by what they are like."""
+    if part.pool is None:
+        return {}
+    allowed = frozenset(part.pool.names(terms_of(cluster, job, part).share))
+    groups = {
+        group: [name for name in names if name in allowed]
+        for group, names in part.pool.groups.items()
+    }
+    return {group: names for group, names in groups.items() if names}
+
+
+def _by_kind(job: Job, groups: Groups, type_of: TypeOf) -> Iterator[Job]:
+    sets = alternatives(job.features) if job.features else None
+    if sets and len(sets) > 1:
+        for one in sets:
+            if any(group.features >= one for group in groups):
+                yield replace(job, features="&".join(sorted(one)))
+        return
+    words = () if job.features else _telling(groups, type_of)
+    if words:
+        yield from (replace(job, features=word) for word in words)
+    else:
+        yield job
+
+
+def _telling(groups: Groups, type_of: TypeOf) -> list[str]:
+    """List a feature for each type of node that all such nodes have, and no other ones.
+
+    Empty: there is one type, or one has no such feature.
+    """
+    shared: dict[str, frozenset[str]] = {}
+    every: dict[str, frozenset[str]] = {}
+    for group, names in groups.items():
+        for node_type in set(map(type_of, names)):
+            features = group.features
+            shared[node_type] = shared.get(node_type, features) & features
+            every[node_type] = every.get(node_type, features) | features
+    if len(shared) < 2 or "" in shared:
+        return []
+    telling = []
+    for node_type, features in shared.items():
+        others = frozenset[str]().union(*(had for one, had in every.items() if one != node_type))
+        telling.append(min(features - others, default=""))
+    return telling if all(telling) else []
+
+
+def is_own(case: DecisionContext, job: Job) -> bool:
+    """Whether a job in one place is what the job may get as it is asked for."""
+    sets = alternatives(case.job.features) if case.job.features else None
+    fits = (
+        job.features == case.job.features
+        or not case.job.features
+        or (sets is not None and frozenset(job.features.split("&")) in sets)
+    )
+    return job.partition in _names(case) and fits
+
+
+def is_unlike(cluster: Cluster, case: DecisionContext, job: Job) -> bool:
+    """Whether nodes that nobody measured are of another kind than those that the job would get."""
+    if is_own(case, job):
+        return False
+    own = _kinds(cluster, _names(case))
+    there = _kinds(cluster, [job.partition])
+    return not own or not there <= own
+
+
+def _kinds(cluster: Cluster, names: Iterable[str]) -> set[tuple[object, ...]]:
+    parts = (cluster.partitions[name] for name in names if name in cluster.partitions)
+    return {
+        (group.cpus, group.threads_core, group.mem_mib, group.gres, group.features)
+        for part in parts
+        for group in (part.pool.groups if part.pool else ())
+    }
+
+
+def _names(case: DecisionContext) -> Sequence[str]:
+    return (case.partition.name if case.partition else case.job.partition).split(",")
