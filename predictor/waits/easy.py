@@ -243,6 +243,10 @@ class Engine:
         """Numbers and start times of the jobs that run, those with the earliest limit first."""
         return [(job, self._starts[job]) for _, job in self._planned]
 
+    def has_started(self, job: int) -> bool:
+        """Whether a job, by its number, has started by now."""
+        return job < len(self._starts) and self._starts[job] < inf
+
     def releases(self) -> list[tuple[float, int]]:
         """When nodes become free by the limits of what runs, and how many; in order of time."""
         return [(end_s, self._shapes[job].nodes) for end_s, job in self._planned]

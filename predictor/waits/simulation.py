@@ -36,6 +36,8 @@ _FRONT, _BEHIND = 1_000, 500
 _DRAWS, _FEWEST, _BUDGET = 20, 4, 40_000
 #: The same where one size and limit is looked at.
 _DRAWS_ONLY, _BUDGET_ONLY = 8, 1_000
+#: Jobs in front of one job that are run one by one, and jobs that stand for those behind them.
+_FRONT_BEHIND, _BEHIND_BEHIND = 200, 100
 #: Share of a deviation that jobs of one application have in common.
 _COMMON = 0.5
 #: A job that ran longer than nearly all of its like is expected to run for as long again.
@@ -150,6 +152,68 @@ def _rising(draws: Floats) -> tuple[float, ...]:
     return tuple(np.sort(draws).tolist())
 
 
+def starts_behind(
+    state: QueueState,
+    forms: Sequence[QueuedJob],
+    *,
+    draws: int,
+    seed: int = 0,
+    horizon_s: float = 30 * 86_400.0,
+) -> Floats:
+    """Draw when a job starts behind all that wait, in each of the forms that it may have.
+
+    state: the queue without it.
+    forms: what it may ask for; others run as long in all of them, so that starts are compared.
+    draws: futures that are drawn.
+    seed: of the draws.
+    horizon_s: what has not started by then counts as starting then.
+    Returns starts, seconds from now, of shape ``(forms, draws)``.
+    """
+    rng = np.random.default_rng(seed)
+    front = _represented(state.waiting, _FRONT_BEHIND, _BEHIND_BEHIND)
+    left = _draw(state.running, draws, rng).tolist()
+    coming = _draw(front, draws, rng).tolist()
+    starts = np.empty((len(forms), draws))
+    for draw in range(draws):
+        there = [
+            (0.0, _shape(job, state.units, run_s, ran_s=job.ran_s))
+            for job, run_s in zip(state.running, left[draw], strict=True)
+        ]
+        queued = [
+            (job.begin_s, _shape(job, state.units, run_s))
+            for job, run_s in zip(front, coming[draw], strict=True)
+        ]
+        for place, form in enumerate(forms):
+            last = form.begin_s, _shape(form, state.units, 1.0)
+            starts[place, draw] = _start_of(last, [*there, *queued], state, horizon_s)
+    return starts
+
+
+def _start_of(
+    last: tuple[float, JobShape],
+    others: Sequence[tuple[float, JobShape]],
+    state: QueueState,
+    horizon_s: float,
+) -> float:
+    """Run a queue until a job behind it has started."""
+    come = sorted([*others, last], key=lambda one: one[0])
+    own = max(place for place, one in enumerate(come) if one is last)
+    engine = Engine(state.units, closings=state.closings)
+    schedule = engine.run(
+        [begin_s for begin_s, _ in come],
+        lambda job, _: come[job][1],
+        done=lambda now_s: now_s > horizon_s or engine.has_started(own),
+    )
+    return (
+        min(float(schedule.start_s[own]), horizon_s) if own < len(schedule.start_s) else horizon_s
+    )
+
+
+def _shape(job: QueuedJob, units: int, run_s: float, *, ran_s: float = 0.0) -> JobShape:
+    limit_s = max(job.limit_s - ran_s, run_s, 1.0) if ran_s else max(job.limit_s, 1.0)
+    return JobShape(min(job.units, units), limit_s, run_s)
+
+
 #: Sizes and time limits that are looked at.
 _Looked = tuple[tuple[int, ...], tuple[float, ...]]
 
@@ -257,14 +321,16 @@ def _arriving(
     return [(t, arrivals.shapes[i]) for t, i in zip(times.tolist(), which.tolist(), strict=True)]
 
 
-def _represented(waiting: Sequence[QueuedJob]) -> list[QueuedJob]:
+def _represented(
+    waiting: Sequence[QueuedJob], first: int = _FRONT, behind: int = _BEHIND
+) -> list[QueuedJob]:
     """Jobs to run: of a long queue's end every so many-th stands for those around it."""
-    front = [waiting[place] for place in range(min(_FRONT, len(waiting)))]
-    each = -(-(len(waiting) - len(front)) // _BEHIND)
+    front = [waiting[place] for place in range(min(first, len(waiting)))]
+    each = -(-(len(waiting) - len(front)) // behind)
     if each <= 1:
         return front + [waiting[place] for place in range(len(front), len(waiting))]
     longer = log(each)
-    rest = (waiting[place] for place in range(_FRONT + each // 2, len(waiting), each))
+    rest = (waiting[place] for place in range(first + each // 2, len(waiting), each))
     return front + [
         replace(
             job,

@@ -2,28 +2,40 @@
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from predictor.waits.workload import LimitShares
 from sacct_ingest.errors import JobRefused, NimoError, SlurmError
 from sacct_ingest.text.admin_comment import parse
 from slurm_plugin.cli.slurm_estimates import START, EstimateRequest
 from slurm_plugin.cli.slurm_estimates import run as run_sbatch
+from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.nimod import client
-from slurm_plugin.protocol.status_messages import WaitRow
+from slurm_plugin.protocol.status_messages import WaitRow, Waits
 from slurm_plugin.reports.pending_text import PendingAnswer, answer_of, edit_row
 from slurm_plugin.slurm import commands, sources
 from slurm_plugin.slurm.cluster_state import RawState
 from slurm_plugin.slurm.limit_reasons import BindingLimit, binding_limit, limit_reason
 from slurm_plugin.slurm.limits import ASSOC_MGR
-from slurm_plugin.slurm.pending_edits import Edit, OwnAccess, StartPlan, edits_of
+from slurm_plugin.slurm.pending_edits import (
+    Edit,
+    OwnAccess,
+    edits_of,
+    offered,
+    qos_priorities,
+    waits_for_turn,
+)
 from slurm_plugin.slurm.pending_job import PendingJob, pending_jobs
-from slurm_plugin.slurm.pending_reasons import QueueFacts, explain_reason, facts_of
+from slurm_plugin.slurm.pending_reasons import Ends, QueueFacts, explain_reason, facts_of
 from slurm_plugin.slurm.slurm_conf import CONFIG, SlurmConf, read_settings
+from slurm_plugin.slurm.start_plan import StartPlan
+from slurm_plugin.wait_forecasts.changed_starts import ChangedStarts, StartRange, compared
+from slurm_plugin.wait_forecasts.forecasts import QueueRunTimes
 
 _T = TypeVar("_T")
 #: Seconds that each question to Slurm or nimod may take.
@@ -34,11 +46,15 @@ _AT_ONCE = 8  #: questions
 _OWN = ("squeue", "--me", "-h", "-t", "PD", "-o", "%A")
 
 _COMMAS = 3  #: between fields of a user's association
+_PRIORITIES = ("sacctmgr", "-nP", "show", "qos", "format=Name,Priority")
+#: What of the queue is asked whatever the release.
+_PARTS = (sources.SINFO, sources.PARTITIONS, sources.RESERVATIONS, sources.LICENCES)
+_BY_ITSELF = frozenset({"BeginTime", "Reservation"})  #: reasons that time takes away
 
 
-def ask_slurm(argv: Sequence[str]) -> str:
+def ask_slurm(argv: Sequence[str], *, timeout_s: float | None = None) -> str:
     """Run a command of Slurm's, briefly. Raises SlurmError: it failed, or took too long."""
-    return commands.run(argv, timeout_s=PATIENCE_S)
+    return commands.run(argv, timeout_s=PATIENCE_S if timeout_s is None else timeout_s)
 
 
 class Look(NamedTuple):
@@ -49,7 +65,8 @@ class Look(NamedTuple):
     raw: RawState | None  #: None: Slurm did not show its queue
     assoc_mgr: str
     access: Sequence[Sequence[str]]  #: cluster, account, partition and QOS of their user
-    rows: Mapping[int, WaitRow]  #: by job id
+    priorities: str  #: of QOS
+    waits: Waits  #: what nimod expects of them
     troubles: Mapping[str, str]  #: what was asked for, and why there is no answer
     now_s: float
 
@@ -84,42 +101,77 @@ def _own_table(jobs: Sequence[PendingJob]) -> tuple[str, ...]:
     return ("sacctmgr", "-nP", "show", "assoc", *where, "format=Cluster,Account,Partition,QOS")
 
 
-def look(jobs: Sequence[PendingJob], socket: str) -> Look:
-    """Ask Slurm and nimod what their reasons and starts follow from; what fails is left out."""
-    troubles: dict[str, str] = {}
+class _Questions:
+    """Questions to Slurm that are asked at once, and have one time to be answered in.
 
-    def got(name: str, future: Future[_T]) -> _T | None:
+    troubles: takes what was asked for, and why there is no answer.
+    """
+
+    def __init__(self, pool: ThreadPoolExecutor, troubles: dict[str, str]) -> None:
+        self._pool, self._troubles = pool, troubles
+        self._until_s = time.monotonic() + PATIENCE_S
+        self._asked: dict[tuple[str, ...], Future[str]] = {}
+
+    def begin(self, argv: Sequence[str]) -> None:
+        """Ask, and do not wait."""
+        self._asked[tuple(argv)] = self._pool.submit(self._ask, argv)
+
+    def answer(self, argv: Sequence[str]) -> str:
+        """Give an answer, of what was begun or not. Raises SlurmError: there is none."""
+        begun = self._asked.get(tuple(argv))
+        return self._ask(argv) if begun is None else begun.result()
+
+    def got(self, name: str, argv: Sequence[str]) -> str:
+        """Give an answer; none is noted under this name."""
+        return self.noted(name, lambda: self.answer(argv)) or ""
+
+    def noted(self, name: str, ask: Callable[[], _T]) -> _T | None:
+        """Give what ``ask`` gives; an error is noted under this name."""
         try:
-            return future.result()
+            return ask()
         except NimoError as error:
-            troubles[name] = str(error)
+            self._troubles[name] = str(error)
             return None
 
+    def _ask(self, argv: Sequence[str]) -> str:
+        return ask_slurm(argv, timeout_s=max(round(self._until_s - time.monotonic(), 1), 0.1))
+
+
+def look(jobs: Sequence[PendingJob], socket: str, *, with_edits: bool = False) -> Look:
+    """Ask Slurm and nimod what their reasons and starts follow from; what fails is left out.
+
+    with_edits: also what changes of them follow from.
+    """
+    troubles: dict[str, str] = {}
     limited = any(limit_reason(job.reason) for job in jobs)
+    own = _own_table(jobs)
     now_s = time.time()
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        conf = pool.submit(ask_slurm, CONFIG)
-        limits = pool.submit(ask_slurm, ASSOC_MGR) if limited else None
-        own = pool.submit(ask_slurm, _own_table(jobs)) if limited else None
-        waits = pool.submit(_waits, jobs, socket)
-        text = got("Slurm's configuration", conf)
+        slurm = _Questions(pool, troubles)
+        for argv in (CONFIG, *_PARTS, *((ASSOC_MGR, own) if limited else ())):
+            slurm.begin(argv)
+        expected = pool.submit(_waits, jobs, socket)
+        text = slurm.got("Slurm's configuration", CONFIG)
         settings = read_settings(text) if text else SlurmConf()
+        by_qos = with_edits and settings.qos_weight > 0
+        for argv in (_PRIORITIES, own) if by_qos else ():
+            slurm.begin(argv)
         raw = None
-        if text is not None:
-            raw = got("the queue", pool.submit(sources.ask_text, ask_slurm, settings.release))
-        assoc_mgr = (got("limits", limits) or "") if limits else ""
-        listed = (got("your accounts and QOS", own) or "") if own else ""
+        if text:
+            raw = slurm.noted("the queue", lambda: sources.ask_text(slurm.answer, settings.release))
+        assoc_mgr = slurm.got("limits", ASSOC_MGR) if limited else ""
+        listed = slurm.got("your accounts and QOS", own) if limited or by_qos else ""
         access = [line.split("|") for line in listed.splitlines() if line.count("|") == _COMMAS]
-        rows: Mapping[int, WaitRow] = {}
+        priorities = slurm.got("priorities of QOS", _PRIORITIES) if by_qos else ""
+        waits = Waits()
         with suppress(NimoError):  # Slurm's plan stands in
-            rows = waits.result()
-    return Look(jobs, settings, raw, assoc_mgr, access, rows, troubles, now_s)
+            waits = expected.result()
+    return Look(jobs, settings, raw, assoc_mgr, access, priorities, waits, troubles, now_s)
 
 
-def _waits(jobs: Sequence[PendingJob], socket: str) -> Mapping[int, WaitRow]:
+def _waits(jobs: Sequence[PendingJob], socket: str) -> Waits:
     asked = [(job.job_id, -1) for job in jobs]
-    answer = client.waits(socket, asked, timeout_s=PATIENCE_S)
-    return {row.job_id: row for row in answer.rows}
+    return client.waits(socket, asked, timeout_s=PATIENCE_S)
 
 
 def answers(seen: Look, *, with_edits: bool = False) -> list[PendingAnswer]:
@@ -127,18 +179,25 @@ def answers(seen: Look, *, with_edits: bool = False) -> list[PendingAnswer]:
 
     with_edits: also what would start the first of them sooner, for those who may change it.
     """
-    made = [_answer(job, facts_in(seen, job), seen) for job in seen.jobs]
+    rows = {row.job_id: row for row in seen.waits.rows}
+    made = [_answer(job, facts_in(seen, job), seen, rows.get(job.job_id)) for job in seen.jobs]
     for job, one in zip(seen.jobs, made, strict=True):
         one.may_change = os.geteuid() in (0, job.uid)
     if with_edits and made and made[0].may_change:
-        first = seen.jobs[0]
-        made[0].edits = [edit_row(one) for one in edits(seen, first, facts_in(seen, first))]
+        _add_edits(made[0], seen, seen.jobs[0])
     return made
 
 
-def _answer(job: PendingJob, facts: QueueFacts, seen: Look) -> PendingAnswer:
+def _add_edits(answer: PendingAnswer, seen: Look, job: PendingJob) -> None:
+    """Say what would start a job sooner, and where nimod does not say when it starts."""
+    start, found = edits(seen, job, facts_in(seen, job))
+    answer.edits = [edit_row(one) for one in found]
+    if answer.start_s is None and start is not None:
+        answer.start_s, answer.low_s, answer.high_s = start
+
+
+def _answer(job: PendingJob, facts: QueueFacts, seen: Look, row: WaitRow | None) -> PendingAnswer:
     answer = answer_of(job, explain_reason(job, facts))
-    row = seen.rows.get(job.job_id)
     if row is not None:
         answer.start_s, answer.low_s, answer.high_s = row.start_s, row.low_s, row.high_s
     answer.troubles = [f"{name} ({why})" for name, why in seen.troubles.items()]
@@ -170,8 +229,8 @@ def _binding(seen: Look, job: PendingJob, facts: QueueFacts) -> BindingLimit | N
     return binding_limit(seen.assoc_mgr, limit, job, qos)
 
 
-def edits(seen: Look, job: PendingJob, facts: QueueFacts) -> list[Edit]:
-    """List what would start a job sooner, as far as Slurm does not refuse it."""
+def edits(seen: Look, job: PendingJob, facts: QueueFacts) -> tuple[StartRange | None, list[Edit]]:
+    """Say when a job starts, and list what would start it sooner, as far as Slurm takes it."""
     plan = None
     if seen.raw is not None:
         plan = StartPlan(seen.raw, seen.settings, job, now_s=seen.now_s)
@@ -179,9 +238,27 @@ def edits(seen: Look, job: PendingJob, facts: QueueFacts) -> list[Edit]:
     reliable = note is not None and note.verdict == "reliable" and note.nodes == job.nodes
     predicted_s = float(note.high_s) if note is not None and reliable else None
     found = edits_of(job, facts, plan, _access(seen, job, facts), predicted_s=predicted_s)
+    start = None
+    if seen.raw is not None and not facts.private:
+        start, found = compared(
+            job, found, _changed_starts(seen, seen.raw), waits=_starts_by_itself(job, facts)
+        )
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        checks = list(pool.map(partial(_checked, environ=dict(os.environ)), found))
-    return [edit for edit in checks if edit is not None]
+        checks = list(pool.map(partial(_checked, environ=dict(os.environ)), offered(found)))
+    return start, [edit for edit in checks if edit is not None]
+
+
+def _starts_by_itself(job: PendingJob, facts: QueueFacts) -> bool:
+    if explain_reason(job, facts).ends is Ends.NEVER:
+        return False
+    return waits_for_turn(job, facts) or job.reason in _BY_ITSELF
+
+
+def _changed_starts(seen: Look, raw: RawState) -> ChangedStarts:
+    """Run the queue forward by notes of jobs, and by the shares of limits that nimod tells."""
+    run_times = QueueRunTimes(PredictionLookup)
+    run_times.remember(LimitShares(site=tuple(seen.waits.limit_shares)))
+    return ChangedStarts(raw, seen.settings, run_times, now_s=seen.now_s)
 
 
 def _access(seen: Look, job: PendingJob, facts: QueueFacts) -> OwnAccess:
@@ -189,8 +266,10 @@ def _access(seen: Look, job: PendingJob, facts: QueueFacts) -> OwnAccess:
     mine = [row for row in seen.access if seen.settings.cluster in ("", row[0])]
     own = [row for row in mine if row[1] == job.account and row[2] in ("", *job.partitions)]
     names = (name for row in own for name in row[3].split(",") if name)
+    qos = tuple(name for name in dict.fromkeys(names) if name != job.qos)
     return OwnAccess(
-        qos=tuple(name for name in dict.fromkeys(names) if name != job.qos),
+        qos=qos,
+        priorities=qos_priorities(job, qos, seen.priorities, seen.settings.qos_weight),
         accounts=tuple(dict.fromkeys(row[1] for row in mine if row[1] != job.account)),
         binding=lambda made: _binding(seen, made, facts),
     )
@@ -199,8 +278,8 @@ def _access(seen: Look, job: PendingJob, facts: QueueFacts) -> OwnAccess:
 def _checked(edit: Edit, environ: Mapping[str, str]) -> Edit | None:
     """Ask Slurm itself whether it takes the job so; None: it refuses it."""
     job = edit.job
-    if job.uid != os.getuid() or any(name.startswith("gres/") for name in job.tres):
-        return edit  # others have other limits; devices by type are not shown
+    if job.uid != os.getuid():
+        return edit  # others have other limits
     asked = EstimateRequest(test_options(job), text="#!/bin/sh\n")
     try:
         said = run_sbatch(asked.argv(), asked.text, environ=environ, timeout_s=PATIENCE_S)
@@ -229,6 +308,7 @@ def test_options(job: PendingJob) -> tuple[str, ...]:
         "--exclude": job.excluded,
         "--licenses": ",".join(f"{name}:{n}" for name, n in job.licences.items()),
         "--reservation": job.reservation,
+        **job.devices,
     }
     options = [f"{name}={value}" for name, value in given.items() if value]
     return (*options, "--exclusive") if job.exclusive else tuple(options)

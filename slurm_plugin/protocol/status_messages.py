@@ -41,6 +41,8 @@ class Waits(Message, kw_only=True):
     rows: list[WaitRow] = msgspec.field(default_factory=list)
     #: jobs that do not wait, or that the user may not see
     missing: list[int] = msgspec.field(default_factory=list)
+    #: which shares of their limits the site's jobs used: log quantiles
+    limit_shares: list[float] = msgspec.field(default_factory=list)
 
 
 class PartitionWait(msgspec.Struct, kw_only=True):

@@ -8,7 +8,7 @@ import msgspec
 from slurm_plugin.slurm.pending_edits import AT_ONCE_S, Edit
 from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.slurm.pending_reasons import Ends, PendingReason
-from slurm_plugin.text.formatting import count, printable, short_clock, span
+from slurm_plugin.text.formatting import count, percent, printable, short_clock, span, spans
 
 
 class EditRow(msgspec.Struct, kw_only=True):
@@ -17,8 +17,11 @@ class EditRow(msgspec.Struct, kw_only=True):
     argv: list[str]  #: command that does it; empty: it takes a new submission
     what: str
     caution: str = ""
-    start_s: float | None = None  #: by time limits; None: not known
+    start_s: float | None = None  #: None: not known
     gain_s: float | None = None  #: by so much sooner; None: as it is it does not start
+    gain_low_s: float | None = None  #: nine in ten are between these; None: by limits alone
+    gain_high_s: float | None = None
+    chance: float | None = None  #: that it starts sooner at all; None: by limits alone
     agreed: bool = False  #: Slurm takes such a job (``sbatch --test-only``)
     slurm_s: float | None = None  #: when it would start it, by running jobs alone
 
@@ -66,6 +69,9 @@ def edit_row(edit: Edit) -> EditRow:
         caution=edit.caution,
         start_s=edit.start_s,
         gain_s=edit.gain_s,
+        gain_low_s=edit.gain_low_s,
+        gain_high_s=edit.gain_high_s,
+        chance=edit.chance,
         agreed=edit.agreed,
         slurm_s=edit.slurm_s,
     )
@@ -113,12 +119,23 @@ def edits_text(edits: Sequence[EditRow], *, now_s: float) -> list[str]:
 
 
 def _edited_start(one: EditRow, now_s: float) -> str:
+    """Say when a changed job starts, and by how much sooner.
+
+    Where only limits say so it could.
+    """
     if one.start_s is None:
         return "its start is not known"
     at_once = one.start_s <= now_s + AT_ONCE_S
     when = "at once" if at_once else f"about {short_clock(one.start_s)}"
-    gain = "" if one.gain_s is None else f", {span(one.gain_s)} sooner"
-    return f"it could start {when}{gain}"
+    if one.gain_s is None:
+        return f"it could start {when}"
+    if one.gain_low_s is None or one.gain_high_s is None or one.chance is None:
+        return f"it could start {when}, {span(one.gain_s)} sooner"
+    between = spans(max(one.gain_low_s, 0.0), max(one.gain_high_s, 0.0))
+    return (
+        f"it starts {when}, about {span(one.gain_s)} sooner ({between}), "
+        f"{percent(one.chance)} certain"
+    )
 
 
 def _costs(one: EditRow) -> str:

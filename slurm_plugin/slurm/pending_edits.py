@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, floor, inf
 
-from sacct_ingest.text.hostlist import expand
-from slurm_plugin.slurm.cluster_state import Cluster, Partition, RawPartition, RawState
+from slurm_plugin.slurm.cluster_state import RawPartition
 from slurm_plugin.slurm.limit_reasons import (
     BindingLimit,
     LimitReason,
@@ -20,13 +19,9 @@ from slurm_plugin.slurm.limit_reasons import (
     limit_reason,
     need_of,
 )
-from slurm_plugin.slurm.limits import NodeBounds
-from slurm_plugin.slurm.node_pool import NodeShare
 from slurm_plugin.slurm.pending_job import PendingJob
-from slurm_plugin.slurm.pending_reasons import QueueFacts, jobs_before
-from slurm_plugin.slurm.slurm_conf import SlurmConf
-from slurm_plugin.slurm.snapshot import build
-from slurm_plugin.slurm.startable import WAITS
+from slurm_plugin.slurm.pending_reasons import QueueFacts
+from slurm_plugin.slurm.start_plan import StartPlan
 from slurm_plugin.text.formatting import count, duration, limit_text
 
 #: A start up to this many seconds from now is one at once; a gain of less is none.
@@ -49,8 +44,12 @@ class Edit:
     what: str  #: "a time limit of 25 min"
     caution: str = ""  #: what it costs: "if it needs no longer"
     job: PendingJob  #: as it would be
-    start_s: float | None = None  #: by time limits; None: not known
+    planned: bool = True  #: limits of others say when it would start
+    start_s: float | None = None  #: None: not known
     gain_s: float | None = None  #: by so much sooner; None: as it is it does not start
+    gain_low_s: float | None = None  #: nine in ten are between these; None: by limits alone
+    gain_high_s: float | None = None
+    chance: float | None = None  #: that it starts sooner at all; None: by limits alone
     agreed: bool = False  #: Slurm takes such a job (``sbatch --test-only``)
     slurm_s: float | None = None  #: when it would start it, by running jobs alone
 
@@ -65,76 +64,34 @@ class Edit:
         return ("scontrol", "update", f"JobId={self.job.shown_id}", *pairs)
 
 
-class StartPlan:
-    """When a job would start, as Slurm plans: all jobs take their limits.
-
-    raw: what Slurm said.
-    job: the one that waits; those behind it delay it no more than it lets them.
-    """
-
-    def __init__(
-        self, raw: RawState, settings: SlurmConf, job: PendingJob, *, now_s: float
-    ) -> None:
-        self.now_s = now_s
-        first = {id(one) for one in jobs_before(raw, job)}
-        jobs = [one for one in raw.jobs if one.state not in WAITS or id(one) in first]
-        self._names = [node.name for node in raw.nodes]
-        self._counts_memory = settings.counts_memory
-        self.cluster: Cluster = build(
-            replace(raw, jobs=jobs), settings, cluster=settings.cluster, taken_s=now_s
-        )
-
-    def start_s(self, job: PendingJob) -> float:
-        """Give the first start in one of its partitions; ``inf``: never."""
-        views = (self.view(job, name) for name in job.partitions)
-        limit_s = job.limit_s or 365 * 86_400.0
-        starts = (
-            one.by_limits.earliest_start(job.nodes, limit_s, from_s=self.now_s)
-            for one in views
-            if one is not None and job.nodes <= one.nodes
-        )
-        return min(starts, default=inf)
-
-    def view(self, job: PendingJob, name: str) -> Partition | None:
-        """Give a partition as a job sees it; None: it starts no jobs, or there is none."""
-        partition = self.cluster.partitions.get(name)
-        if partition is None or not partition.up:
-            return None
-        bounds = NodeBounds(low=1, high=max(partition.nodes, 1))
-        return partition.for_job(self.share(job), bounds)
-
-    def share(self, job: PendingJob) -> NodeShare:
-        """Give what a job takes of each node."""
-        excluded = ",".join(filter(None, (job.excluded, self._others(job))))
-        if job.exclusive:
-            return NodeShare(constraint=job.features, excluded=excluded)
-        nodes = max(job.nodes, 1)
-        gres = {n.partition("gres/")[2]: v for n, v in job.tres.items() if n.startswith("gres/")}
-        return NodeShare(
-            cpus=ceil(job.cpus / nodes),
-            mem_mib=ceil(job.tres.get("mem", 0.0) / nodes) if self._counts_memory else 0,
-            gres=tuple(sorted((n, ceil(v / nodes)) for n, v in gres.items() if ":" not in n)),
-            whole=False,
-            constraint=job.features,
-            excluded=excluded,
-        )
-
-    def _others(self, job: PendingJob) -> str:
-        """List all nodes but those that a job names; empty: it names none, or needs more."""
-        named = frozenset(expand(job.node_list)) if job.node_list else frozenset()
-        if not named or len(named) < job.nodes:
-            return ""
-        return ",".join(name for name in self._names if name not in named)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnAccess:
     """What a user may name instead."""
 
     qos: tuple[str, ...] = ()
     accounts: tuple[str, ...] = ()
+    priorities: Mapping[str, int] = field(default_factory=dict)  #: of the job in each of these QOS
     #: the limit that would hold the job, changed so; None: none
     binding: Callable[[PendingJob], BindingLimit | None] = lambda _: None
+
+
+def qos_priorities(
+    job: PendingJob, names: Iterable[str], listed: str, weight: float
+) -> dict[str, int]:
+    """Give a job's priority in other QOS, by Slurm's weight and the largest priority of a QOS.
+
+    listed: ``sacctmgr -nP show qos format=Name,Priority``.
+    """
+    rows = (line.partition("|") for line in listed.splitlines())
+    own = {name: int(number) for name, _, number in rows if number.isdecimal()}
+    most = max(own.values(), default=0)
+    if not most:
+        return {}
+    each = weight / most
+    before = own.get(job.qos, 0)
+    return {
+        name: job.priority + round(each * (own[name] - before)) for name in names if name in own
+    }
 
 
 def edits_of(
@@ -145,27 +102,31 @@ def edits_of(
     *,
     predicted_s: float | None = None,
 ) -> list[Edit]:
-    """List changes that would start a job sooner, the one with the earliest start first.
+    """List changes that would start a job sooner, by the limits of all others.
 
     plan: None: the queue is not known.
     predicted_s: the longest run time to be expected; None: none is reliably predicted.
     """
     found = [
         *_ways_out(job, facts, access),
-        *(_sooner(job, facts, plan, predicted_s) if plan else ()),
+        *(_sooner(job, facts, plan, access, predicted_s) if plan else ()),
     ]
     now_s = _as_it_is(job, facts, plan)
     planned = [_planned(one, plan, now_s) for one in found]
     # The same change may follow from reason and queue.
     distinct = {tuple(one.fields.items()) or one.what: one for one in reversed(planned)}
-    possible = [one for one in distinct.values() if _is_sooner(one, now_s)]
-    possible.sort(key=lambda one: (one.start_s is None, one.start_s or 0.0, len(one.what)))
+    return [one for one in distinct.values() if _is_sooner(one, now_s)]
+
+
+def offered(edits: Iterable[Edit]) -> list[Edit]:
+    """Choose the changes that are offered, the one with the earliest start first."""
     kinds: Counter[str] = Counter()
     offered = []
-    for one in possible:
+    order = sorted(edits, key=lambda one: (one.start_s is None, one.start_s or 0.0, len(one.what)))
+    for one in order:
         kind = next(iter(one.fields), one.what)
         kinds[kind] += 1
-        if kinds[kind] <= _MOST_ALIKE:
+        if kinds[kind] <= _MOST_ALIKE and (one.planned or one.start_s is not None):
             offered.append(one)
     return offered[:MOST_EDITS]
 
@@ -174,7 +135,7 @@ def _as_it_is(job: PendingJob, facts: QueueFacts, plan: StartPlan | None) -> flo
     """Give when a job starts that is not changed; None: not known, or never."""
     if job.reason == "BeginTime":
         return job.eligible_s
-    return plan.start_s(job) if plan is not None and _waits_for_turn(job, facts) else None
+    return plan.start_s(job) if plan is not None and waits_for_turn(job, facts) else None
 
 
 def _is_sooner(edit: Edit, now_s: float | None) -> bool:
@@ -186,7 +147,12 @@ def _is_sooner(edit: Edit, now_s: float | None) -> bool:
 def _planned(edit: Edit, plan: StartPlan | None, now_s: float | None) -> Edit:
     """Say when a changed job would start, and how much sooner that is."""
     # Nodes of a reservation are not in the plan, nor when jobs end that Slurm hides.
-    if plan is None or edit.job.reservation or (start_s := plan.start_s(edit.job)) == inf:
+    if (
+        plan is None
+        or edit.job.reservation
+        or not edit.planned
+        or (start_s := plan.start_s(edit.job)) == inf
+    ):
         return edit
     gain_s = None if now_s is None or not now_s < inf else now_s - start_s
     return replace(edit, start_s=start_s, gain_s=gain_s)
@@ -208,7 +174,8 @@ def _ways_out(job: PendingJob, facts: QueueFacts, access: OwnAccess) -> Iterator
             job=replace(job, depends=()),
         )
     elif job.reason == "BeginTime":
-        yield Edit(fields={"StartTime": "now"}, what="without --begin", job=job)
+        begun = replace(job, reason="", eligible_s=facts.now_s)
+        yield Edit(fields={"StartTime": "now"}, what="without --begin", job=begun)
     elif job.reason == "JobArrayTaskLimit":
         yield Edit(fields={"ArrayTaskThrottle": "0"}, what="without the array's own limit", job=job)
     elif job.reason in ("Reservation", "ReservationDeleted", "ReservationInvalid"):
@@ -382,16 +349,22 @@ def takes(one: RawPartition, job: PendingJob) -> bool:
 
 
 def _sooner(
-    job: PendingJob, facts: QueueFacts, plan: StartPlan, predicted_s: float | None
+    job: PendingJob,
+    facts: QueueFacts,
+    plan: StartPlan,
+    access: OwnAccess,
+    predicted_s: float | None,
 ) -> Iterator[Edit]:
     """Give changes with which the queue lets a job start sooner."""
-    if not _waits_for_turn(job, facts):
+    if not waits_for_turn(job, facts):
         return
+    yield from _sooner_qos(job, access)
     now_s = plan.start_s(job)
     tried: Iterable[Edit] = (
         *_holes(job, plan, now_s, predicted_s),
         *_fewer(job, plan),
         *_partitions(job, facts),
+        *_other_nodes(job),
         *_less_memory(job),
         *_shared(job),
     )
@@ -405,7 +378,8 @@ def _sooner(
             yield replace(edit, start_s=start_s)
 
 
-def _waits_for_turn(job: PendingJob, facts: QueueFacts) -> bool:
+def waits_for_turn(job: PendingJob, facts: QueueFacts) -> bool:
+    """Whether a job starts once nodes are free and it is its turn."""
     by_closing = job.reason == "ReqNodeNotAvail" and facts.closing is not None
     return by_closing or job.reason in ("", "None", "Priority", "Resources")
 
@@ -442,6 +416,44 @@ def _fewer(job: PendingJob, plan: StartPlan) -> Iterator[Edit]:
         if (view := plan.view(job, name)) is not None:
             counts.add(min(view.by_limits.free_at(plan.now_s), job.nodes - 1))
     yield from (on_nodes(job, nodes) for nodes in sorted(counts, reverse=True) if nodes >= 1)
+
+
+def _other_nodes(job: PendingJob) -> Iterator[Edit]:
+    """Let a job run on nodes that it does not ask for."""
+    caution = "if it runs on others, too"
+    if job.node_list:
+        yield Edit(
+            fields={"ReqNodeList": ""},
+            what="on any nodes",
+            caution=caution,
+            job=replace(job, node_list=""),
+        )
+    if job.excluded:
+        yield Edit(
+            fields={"ExcNodeList": ""},
+            what="with no nodes left out",
+            caution=caution,
+            job=replace(job, excluded=""),
+        )
+    if job.features:
+        yield Edit(
+            fields={"Features": ""},
+            what=f"without --constraint={job.features}",
+            caution=caution,
+            job=replace(job, features=""),
+        )
+
+
+def _sooner_qos(job: PendingJob, access: OwnAccess) -> Iterator[Edit]:
+    """Name another QOS of the user's in which the job has a higher priority."""
+    for name, priority in access.priorities.items():
+        if priority > job.priority:
+            yield Edit(
+                fields={"QOS": name},
+                what=f"in QOS {name}",
+                job=replace(job, qos=name, priority=priority),
+                planned=False,
+            )
 
 
 def _less_memory(job: PendingJob) -> Iterator[Edit]:

@@ -53,6 +53,7 @@ class PendingJob:
     max_nodes: int | None = None
     cpus: int = 1
     tres: Mapping[str, float] = field(default_factory=dict)  #: in total, memory in MiB
+    devices: Mapping[str, str] = field(default_factory=dict)  #: options of sbatch that ask for them
     mem_node_mib: int | None = None
     mem_cpu_mib: int | None = None
     features: str = ""
@@ -122,6 +123,7 @@ def _pending_job(record: str) -> PendingJob | None:
         cpus=_number(fields.get("NumCPUs", "").partition("-")[0]) or 1,
         # 22.05 has one word for what was asked for and what was given.
         tres=converters.tres(fields.get("ReqTRES") or fields.get("TRES") or ""),
+        devices=_devices(fields),
         mem_node_mib=_mebibytes(fields.get("MinMemoryNode", "")),
         mem_cpu_mib=_mebibytes(fields.get("MinMemoryCPU", "")),
         features=_word(fields.get("Features", "")),
@@ -144,6 +146,28 @@ def depends_on(text: str) -> tuple[DependsOn, ...]:
     """
     found = _ON.finditer(text)
     return tuple(DependsOn(one["kind"], _number(one["job"] or ""), one["state"]) for one in found)
+
+
+#: What Slurm shows of devices, the option that asks for it, and what that leaves out.
+_DEVICES = (
+    ("TresPerNode", "--gres", ""),
+    ("TresPerJob", "--gpus", "gpu:"),
+    ("TresPerSocket", "--gpus-per-socket", "gpu:"),
+    ("TresPerTask", "--gpus-per-task", "gpu:"),
+)
+#: One of them: ``gres:gpu:a100:2`` in 22.05, ``gres/gpu:a100:2``, ``gres/gpu:a100=2``.
+_DEVICE = re.compile(r"gres[:/](?P<name>[^,=]+(?:=\d+)?)")
+
+
+def _devices(fields: Mapping[str, str]) -> dict[str, str]:
+    """Write the options that ask for a job's devices."""
+    found = {}
+    for name, option, before in _DEVICES:
+        asked = [one["name"].replace("=", ":") for one in _DEVICE.finditer(fields.get(name, ""))]
+        asked = [one.removeprefix(before) for one in asked if one.startswith(before)]
+        if asked:
+            found[option] = ",".join(asked)
+    return found
 
 
 def _is_exclusive(fields: Mapping[str, str]) -> bool:

@@ -45,6 +45,8 @@ class SlurmConf:
     ends_softly: bool = False  #: ... and running jobs are planned to end by it, too
     may_update: bool = False  #: as the poller finds: this process may change others' jobs
     keeps_limit: bool = False  #: backfill cuts a limit no further than it must
+    backfill_s: float = 30.0  #: bf_interval: between two looks of backfill at the queue
+    qos_weight: float = 0.0  #: PriorityWeightQOS
 
 
 def read_settings(text: str) -> SlurmConf:
@@ -63,6 +65,7 @@ def read_settings(text: str) -> SlurmConf:
     user = re.search(r"\((\d+)\)", said.get("SlurmUser", ""))
     version = [int(n) for n in _NUMBER.findall(said.get("SLURM_VERSION", ""))[:3]]
     resume_s = first("ResumeTimeout")
+    interval = re.search(r"bf_interval=(\d+)", said.get("SchedulerParameters", ""))
     option = SOFT_OPTION in re.split(r"[,\s]+", said.get("SchedulerParameters", "").lower())
     return SlurmConf(
         cluster=said.get("ClusterName", "").strip(),
@@ -82,6 +85,8 @@ def read_settings(text: str) -> SlurmConf:
         keeps_limit=version >= _KEEPS_LIMIT,
         plans_softly=option and version >= SOFT_SINCE,
         ends_softly=option and version >= SOFT_ENDS_SINCE,
+        backfill_s=float(interval[1]) if interval else 30.0,
+        qos_weight=float(first("PriorityWeightQOS") or 0),
     )
 
 

@@ -281,7 +281,8 @@ class Outlooks:
 
     def queued_starts(self) -> QueuedStarts:
         """Give what there is on the jobs in the queue."""
-        return replace(self._queued, record=self.corrections.record)
+        record, shares = self.corrections.record, self.corrections.past.shares
+        return replace(self._queued, record=record, limit_shares=shares.site)
 
     def forget(self) -> None:
         """Run the queue forward at the next look, however new the outlook is."""

@@ -96,6 +96,7 @@ class QueuedStarts:
     latest: Mapping[str, PartitionOutlook] = field(default_factory=dict)
     alone: Mapping[str, bool] = field(default_factory=dict)  #: partitions that give whole nodes
     record: WaitRecord = field(default_factory=WaitRecord)
+    limit_shares: tuple[float, ...] = ()  #: of their limits, that the site's jobs used
 
     def queued(
         self,

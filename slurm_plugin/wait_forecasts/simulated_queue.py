@@ -60,22 +60,10 @@ def queues(
     limits: those of QOS and associations.
     arrivals: how jobs came to each partition.
     """
-    nodes = {node.name: node for node in raw.nodes if node.state.isdisjoint(UNUSABLE)}
-    members: dict[str, frozenset[str]] = {}
-    for one in raw.partitions:
-        own = frozenset(name for name, node in nodes.items() if one.name in node.partitions)
-        if own and one.up:
-            members[one.name] = own
+    scene = QueueScene.of(raw, run_times, now_s=now_s, settings=settings, limits=limits)
     together: dict[frozenset[str], list[str]] = defaultdict(list)
-    for name, own in members.items():
+    for name, own in scene.members.items():
         together[own].append(name)
-    exclusive = {one.name for one in raw.partitions if one.exclusive or settings.whole_nodes}
-    tiers = {one.name: one.tier for one in raw.partitions}
-    alone = {job.job_id: job.alone or not exclusive.isdisjoint(job.partitions) for job in raw.jobs}
-    startable = StartableJobs(raw, settings, limits)
-    scene = _Scene(
-        *(raw, nodes, members, tiers, alone, run_times, now_s, settings.counts_memory, startable)
-    )
     past = arrivals or {}
     return [
         scene.queue(tuple(names), own, [one for name, one in past.items() if name in names])
@@ -83,8 +71,12 @@ def queues(
     ]
 
 
+#: What comes before what in a queue: tier, priority, submission, id.
+Place = tuple[float, ...]
+
+
 @dataclass(frozen=True, slots=True)
-class _Scene:
+class QueueScene:
     """What the queues of one look have in common."""
 
     raw: RawState
@@ -97,13 +89,60 @@ class _Scene:
     counts_memory: bool
     startable: StartableJobs
 
+    @classmethod
+    def of(
+        cls,
+        raw: RawState,
+        run_times: RunTimes,
+        *,
+        now_s: float,
+        settings: SlurmConf,
+        limits: LimitTables,
+    ) -> "QueueScene":
+        """Make it of what Slurm said; parameters as of :func:`queues`."""
+        nodes = {node.name: node for node in raw.nodes if node.state.isdisjoint(UNUSABLE)}
+        members: dict[str, frozenset[str]] = {}
+        for one in raw.partitions:
+            own = frozenset(name for name, node in nodes.items() if one.name in node.partitions)
+            if own and one.up:
+                members[one.name] = own
+        exclusive = {one.name for one in raw.partitions if one.exclusive or settings.whole_nodes}
+        tiers = {one.name: one.tier for one in raw.partitions}
+        alone = {
+            job.job_id: job.alone or not exclusive.isdisjoint(job.partitions) for job in raw.jobs
+        }
+        startable = StartableJobs(raw, settings, limits)
+        counts_memory = settings.counts_memory
+        return cls(*(raw, nodes, members, tiers, alone, run_times, now_s, counts_memory, startable))
+
+    def place(self, job: RawJob) -> Place:
+        """Give a job's place among all: the smaller goes first."""
+        tier = max((self.tiers.get(name, 1) for name in job.partitions), default=1)
+        return (-tier, -job.priority, job.submit_s, job.job_id or 0)
+
     def queue(
-        self, names: tuple[str, ...], own: frozenset[str], arrivals: Sequence[PastArrivals]
+        self,
+        names: tuple[str, ...],
+        own: frozenset[str],
+        arrivals: Sequence[PastArrivals] = (),
+        *,
+        before: Place | None = None,
     ) -> PartitionQueue:
+        """Make the queue of some nodes.
+
+        names: partitions that have just these nodes; none: all count with the part of theirs.
+        own: the nodes.
+        arrivals: how jobs came to these partitions.
+        before: only of jobs that go before this place; None: of all that wait.
+        """
         overlap = {name: len(own & other) / len(other) for name, other in self.members.items()}
         units = self._units(own, overlap)
         running = [*self._running(own, units), *self._unseen(own, units)]
-        waiting = sorted(self._waiting(names, overlap), key=lambda one: one.place)
+        every = self._waiting(names, overlap)
+        waiting = sorted(
+            (one for one in every if before is None or one.place < before),
+            key=lambda one: one.place,
+        )
         return PartitionQueue(
             partitions=names,
             units=units,

@@ -171,7 +171,7 @@ def _waiting(printed: str, task: int | None, config: Config) -> "list[PendingAns
     jobs = [job for job in pending_jobs(printed) if _is_meant_task(job.tasks, task)]
     if not jobs:
         return []
-    seen = waiting_jobs.look(jobs[: waiting_jobs.MOST_JOBS], config.socket)
+    seen = waiting_jobs.look(jobs[: waiting_jobs.MOST_JOBS], config.socket, with_edits=True)
     return waiting_jobs.answers(seen, with_edits=True)
 
 

@@ -319,6 +319,7 @@ class Answerer:
                 recorded=len(starts.record),
                 rows=cast("list[WaitRow]", raw),
                 missing=[one for one in ask.job_ids if one not in shown],
+                limit_shares=list(starts.limit_shares),
             )
         )
 

@@ -7,10 +7,11 @@ import pytest
 
 from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawPartition, RawReservation, RawState
 from slurm_plugin.slurm.limit_reasons import binding_limit, limit_reason
-from slurm_plugin.slurm.pending_edits import OwnAccess, StartPlan, edits_of
+from slurm_plugin.slurm.pending_edits import OwnAccess, edits_of, offered
 from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.slurm.pending_reasons import facts_of
 from slurm_plugin.slurm.slurm_conf import SlurmConf
+from slurm_plugin.slurm.start_plan import StartPlan
 
 NOW = 1_790_000_000.0
 HOUR = 3600.0
@@ -46,7 +47,7 @@ def edits(raw, job=JOB, access=OwnAccess(), predicted_s=None, binding=None):  # 
     raw = replace(raw, partitions=PARTITIONS)
     facts = replace(facts_of(raw, job, now_s=NOW), binding=binding)
     plan = StartPlan(raw, SlurmConf(cluster="pine"), job, now_s=NOW)
-    return edits_of(job, facts, plan, access, predicted_s=predicted_s)
+    return offered(edits_of(job, facts, plan, access, predicted_s=predicted_s))
 
 
 def lines(raw, job=JOB, **how):

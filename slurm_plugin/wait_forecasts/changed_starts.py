@@ -1,0 +1,297 @@
+"""When a job that waits starts as it is, and changed: the queue run forward by predictions.
+
+All forms of the job meet the same futures: in each of them it is seen what a change gains.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from predictor.waits.simulation import QueuedJob, starts_behind
+from sacct_ingest.text.hostlist import expand
+from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawState
+from slurm_plugin.slurm.limits import LimitTables
+from slurm_plugin.slurm.node_pool import NodeGroup, could_hold
+from slurm_plugin.slurm.pending_edits import Edit
+from slurm_plugin.slurm.pending_job import PendingJob
+from slurm_plugin.slurm.slurm_conf import SlurmConf
+from slurm_plugin.slurm.startable import share_of_each
+from slurm_plugin.wait_forecasts.simulated_queue import (
+    PartitionQueue,
+    QueueScene,
+    RunTimes,
+    size_of,
+)
+
+Floats = npt.NDArray[np.float64]
+
+#: A start so many seconds sooner is one: Slurm starts nothing in between.
+LEAST_GAIN_S = 60.0
+#: Futures that are drawn, at most and at least, and jobs that may be run in all of them together.
+_DRAWS, _FEWEST, _BUDGET = 60, 12, 60_000
+#: What has not started by then counts as starting then, seconds.
+HORIZON_S = 30 * 86_400.0
+#: An interval leaves one in ten out.
+_LOW, _HIGH = 0.05, 0.95
+
+
+class StartRange(NamedTuple):
+    """When a job starts, seconds since the epoch."""
+
+    median_s: float
+    low_s: float  #: nine in ten are between these
+    high_s: float
+
+
+class Gain(NamedTuple):
+    """By how much sooner a job starts that is changed, in seconds."""
+
+    median_s: float
+    low_s: float  #: nine in ten are between these
+    high_s: float
+    chance: float  #: that it starts sooner at all
+
+
+@dataclass(frozen=True, slots=True)
+class StartDraws:
+    """Starts of one form of a job, one for each future, seconds from the look."""
+
+    now_s: float
+    starts_s: Floats
+
+    @property
+    def known(self) -> bool:
+        """Whether it starts, within what is looked at, in nine of ten futures."""
+        return float(np.quantile(self.starts_s, _HIGH)) < HORIZON_S
+
+    @property
+    def start(self) -> StartRange:
+        """When it starts."""
+        low, median, high = np.quantile(self.starts_s, (_LOW, 0.5, _HIGH)).tolist()
+        return StartRange(self.now_s + median, self.now_s + low, self.now_s + high)
+
+    def gain(self, changed: "StartDraws") -> Gain:
+        """Compare it with the job changed."""
+        gains = self.starts_s - changed.starts_s
+        low, median, high = np.quantile(gains, (_LOW, 0.5, _HIGH)).tolist()
+        sooner = int((gains >= LEAST_GAIN_S).sum())
+        # Of so many futures none is certain.
+        return Gain(median, low, high, (sooner + 1) / (len(gains) + 2))
+
+
+class ChangedStarts:
+    """The starts of one job in its forms.
+
+    raw: what Slurm said; all jobs are shown.
+    settings: of Slurm's configuration.
+    run_times: gives what is predicted of jobs.
+    limits: of QOS and associations.
+    now_s: when Slurm was asked, seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        raw: RawState,
+        settings: SlurmConf,
+        run_times: RunTimes,
+        *,
+        now_s: float,
+        limits: LimitTables = LimitTables(),  # noqa: B008 - never changed
+    ) -> None:
+        self._raw, self._settings, self._run_times = raw, settings, run_times
+        self._limits, self._now_s = limits, now_s
+        self._scenes: dict[tuple[bool, str], QueueScene] = {}
+        self._queues: dict[tuple[object, ...], PartitionQueue] = {}
+        self._reservations = {one.name: one for one in raw.reservations}
+
+    def draws(self, forms: Sequence[PendingJob]) -> list[StartDraws | None]:
+        """Draw when each form of a job starts; None: no nodes could take it, or it is not known.
+
+        forms: the job as it is, and changed.
+        """
+        placed = [self._placed(form) for form in forms]
+        work = sum(
+            len(queue.state.running) + min(len(queue.state.waiting), 300)
+            for ones in placed
+            for queue, _ in ones
+        )
+        draws = int(np.clip(_BUDGET // (work + 1), _FEWEST, _DRAWS))
+        together: dict[int, list[tuple[int, PartitionQueue, QueuedJob]]] = {}
+        for place, ones in enumerate(placed):
+            for queue, job in ones:
+                together.setdefault(id(queue), []).append((place, queue, job))
+        starts_s = np.full((len(forms), draws), inf)
+        for some in together.values():
+            state = some[0][1].state
+            made = starts_behind(
+                state, [job for _, _, job in some], draws=draws, horizon_s=HORIZON_S
+            )
+            for (place, _, _), row in zip(some, made, strict=True):
+                starts_s[place] = np.minimum(starts_s[place], row)
+        late_s = self._looks(len(forms), draws)
+        return [
+            StartDraws(self._now_s, np.minimum(row + late, HORIZON_S)) if placed[place] else None
+            for place, (row, late) in enumerate(zip(starts_s, late_s, strict=True))
+        ]
+
+    def _looks(self, forms: int, draws: int) -> Floats:
+        """Draw how long after its nodes are free Slurm looks at a job again, for each form."""
+        rng = np.random.default_rng(0)
+        late_s: Floats = rng.uniform(0.0, self._settings.backfill_s, (forms, draws))
+        return late_s
+
+    def _placed(self, form: PendingJob) -> list[tuple[PartitionQueue, QueuedJob]]:
+        """Give the queues in which a form waits, last, and its size there."""
+        job = self._as_raw(form)
+        if job is None:
+            return []
+        found = []
+        scene = self._scene(job, form.reservation)
+        place = scene.place(job)
+        begin_s = self._begin_s(form)
+        for name in form.partitions:
+            nodes = self._able(scene, form, job, name)
+            if not form.nodes <= len(nodes) or begin_s == inf:
+                continue
+            queue = self._queue(scene, form, nodes, place)
+            units = size_of(job, job.nodes, queue.units, alone=scene.alone[job.job_id])
+            found.append((
+                queue,
+                QueuedJob(
+                    units=units, limit_s=form.limit_s or 365 * 86_400.0, begin_s=begin_s,
+                ),
+            ))  # fmt: skip
+        return found
+
+    def _as_raw(self, form: PendingJob) -> RawJob | None:
+        """Make a record of a form as the queue has it; None: the queue has it not."""
+        own = next((one for one in self._raw.jobs if one.job_id == form.job_id), None)
+        if own is None:
+            return None
+        return replace(
+            own,
+            state="PENDING",
+            reason="Priority",
+            partitions=form.partitions,
+            priority=form.priority or own.priority,
+            nodes=form.nodes,
+            max_nodes=form.max_nodes,
+            limit_s=form.limit_s,
+            tres={**own.tres, **form.tres, "cpu": float(form.tres.get("cpu", form.cpus))},
+            alone=form.exclusive,
+            features=form.features,
+            reservation="",
+            jobs=1,
+        )
+
+    def _scene(self, job: RawJob, reservation: str) -> QueueScene:
+        """Make what the queues have in common.
+
+        A form that takes whole nodes has its own, and so has one inside of a reservation.
+        """
+        key = (job.alone, reservation)
+        if (scene := self._scenes.get(key)) is None:
+            jobs = [job if one.job_id == job.job_id else one for one in self._raw.jobs]
+            closed = [one for one in self._raw.reservations if one.name != reservation]
+            scene = self._scenes[key] = QueueScene.of(
+                replace(self._raw, jobs=jobs, reservations=closed),
+                self._run_times,
+                now_s=self._now_s,
+                settings=self._settings,
+                limits=self._limits,
+            )
+        return scene
+
+    def _able(
+        self, scene: QueueScene, form: PendingJob, job: RawJob, partition: str
+    ) -> frozenset[str]:
+        """List the nodes of a partition that could take a form."""
+        share = share_of_each(job, counts_memory=self._settings.counts_memory)
+        named = frozenset(expand(form.node_list)) if form.node_list else frozenset()
+        barred = frozenset(expand(form.excluded)) if form.excluded else frozenset()
+        members = scene.members.get(partition, frozenset()) - barred
+        if len(named) >= form.nodes:
+            members &= named
+        if reserved := self._reservations.get(form.reservation):
+            members &= frozenset(reserved.node_names)
+        able: dict[NodeGroup, bool] = {}
+        found = []
+        for name in members:
+            group = _group(scene.nodes[name])
+            if (fits := able.get(group)) is None:
+                fits = able[group] = could_hold(group, share)
+            if fits:
+                found.append(name)
+        return frozenset(found)
+
+    def _queue(
+        self, scene: QueueScene, form: PendingJob, nodes: frozenset[str], place: tuple[float, ...]
+    ) -> PartitionQueue:
+        key = (id(scene), nodes, place)
+        if (queue := self._queues.get(key)) is None:
+            # Nobody else waits for the nodes of a reservation.
+            first = (-inf,) if form.reservation else place
+            queue = self._queues[key] = scene.queue((), nodes, before=first)
+        return queue
+
+    def _begin_s(self, form: PendingJob) -> float:
+        """Tell from when on a form may start, seconds from now; inf: not known."""
+        begin_s = 0.0
+        if form.reason == "BeginTime":
+            begin_s = form.eligible_s - self._now_s if form.eligible_s else inf
+        if form.reservation:
+            reserved = self._reservations.get(form.reservation)
+            begin_s = max(begin_s, reserved.start_s - self._now_s) if reserved else inf
+        return max(begin_s, 0.0)
+
+
+def _group(node: RawNode) -> NodeGroup:
+    return NodeGroup(
+        cpus=node.cpus,
+        mem_mib=node.mem_mib,
+        gres=tuple(sorted(node.gres.items())),
+        features=node.features,
+        steps=(),
+    )
+
+
+def compared(
+    job: PendingJob, edits: Sequence[Edit], starts: ChangedStarts, *, waits: bool
+) -> tuple[StartRange | None, list[Edit]]:
+    """Say when a job starts as it is, and by how much sooner with each change.
+
+    A change that gains nothing is left out.  One whose start is not found stays as it is.
+
+    waits: whether the job starts by itself; otherwise the first value is None.
+    """
+    drawn = starts.draws([job, *(edit.job for edit in edits)])
+    first = drawn[0]
+    as_it_is = first if waits and first is not None and first.known else None
+    made = (
+        _with_gain(edit, changed, as_it_is) for edit, changed in zip(edits, drawn[1:], strict=True)
+    )
+    start = None if as_it_is is None else as_it_is.start
+    return start, [edit for edit in made if edit is not None]
+
+
+def _with_gain(edit: Edit, changed: StartDraws | None, as_it_is: StartDraws | None) -> Edit | None:
+    if changed is None or not changed.known:
+        return edit
+    start_s = changed.start.median_s
+    if as_it_is is None:
+        return replace(edit, start_s=start_s, gain_s=None)
+    gain = as_it_is.gain(changed)
+    if gain.median_s < LEAST_GAIN_S:
+        return None
+    return replace(
+        edit,
+        start_s=start_s,
+        gain_s=gain.median_s,
+        gain_low_s=gain.low_s,
+        gain_high_s=gain.high_s,
+        chance=gain.chance,
+    )
