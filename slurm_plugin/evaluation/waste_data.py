@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,19 @@ def collect(  # noqa: PLR0913 - each by its name
         tally.add(run)
         if number % _STEP == _STEP - 1:
             report_progress(_STEP)
-    return tally.result(own=own, by=by)
+    report = tally.result(own=own, by=by)
+    if report.limits and report.users > 1 and _is_whole_queue(chosen):
+        # numpy takes its time to load.
+        from slurm_plugin.evaluation.limit_waits import replay_shorter_limits  # noqa: PLC0415
+
+        waits = replay_shorter_limits(store.runs.selected(chosen))
+        report = replace(report, limits=replace(report.limits, waits=waits))
+    return report
+
+
+def _is_whole_queue(chosen: DecisionSelection) -> bool:
+    """Whether no jobs of other users are left out, which wait in the same queues."""
+    return chosen.only_user is None and not (chosen.user or chosen.account or chosen.only_accounts)
 
 
 def knee_of(table_of: TableOf) -> Callable[[RunRow], AtKnee | None]:

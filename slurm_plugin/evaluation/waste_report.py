@@ -38,8 +38,10 @@ _NINETY: Final = 1.645
 BY: Final = ("user", "account", "application", "partition")
 #: Shorter starts say nothing of limits.
 _LEAST_S: Final = 60.0
-#: A limit of more than this times the longest run before is far above the need.
-_FAR: Final = 3.0
+#: A limit of more than this times the longest run before is far above the need; and what would have
+#: been asked for in its place, over the longest run before.
+FAR: Final = 3.0
+LIMIT_MARGIN: Final = 1.2
 
 #: User, account, application and partition.
 Place = tuple[str, ...]
@@ -72,12 +74,28 @@ class GroupWaste:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LimitWaits:
+    """Mean waits in a replay of the queue: what limits far above the need cost."""
+
+    starts: int  #: that were replayed
+    shorter: int  #: of these, with a shorter limit in the second replay
+    wait_s: float  #: with the limits that were asked for
+    shorter_wait_s: float  #: with shorter ones
+
+    @property
+    def saved(self) -> float:
+        """Share of the waits that shorter limits save."""
+        return 1 - self.shorter_wait_s / self.wait_s if self.wait_s else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LimitUse:
     """Time limits of completed starts over what they took: they cost waits, and no node-hours."""
 
     starts: int  #: of a minute or more, with a limit
     ratio: float  #: limit over run time, the median
     far: int  #: starts with a limit far above the longest run of their application before
+    waits: LimitWaits | None = None  #: None: the jobs are not all of a queue, or none asks for less
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +298,7 @@ class WasteTally:
             return
         self._ratios.append(run.limit_s / run.elapsed_s)
         longest = self._longest.get(key)
-        self._far += longest is not None and run.limit_s > _FAR * longest
+        self._far += longest is not None and run.limit_s > FAR * longest
         self._longest[key] = max(longest or 0.0, run.elapsed_s)
 
     def result(self, *, own: bool = False, by: str = "") -> WasteReport:

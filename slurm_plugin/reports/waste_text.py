@@ -5,8 +5,16 @@ from typing import Final, NamedTuple
 
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.evaluation.waste import Cause
-from slurm_plugin.evaluation.waste_report import CauseWaste, GroupWaste, WasteReport
-from slurm_plugin.text.formatting import clock, count, percent
+from slurm_plugin.evaluation.waste_report import (
+    FAR,
+    LIMIT_MARGIN,
+    CauseWaste,
+    GroupWaste,
+    LimitUse,
+    LimitWaits,
+    WasteReport,
+)
+from slurm_plugin.text.formatting import clock, count, percent, span
 from slurm_plugin.text.table_columns import FINE_SHARE, SHARE, Column, Table, between, text_column
 
 
@@ -19,6 +27,8 @@ class CauseWords(NamedTuple):
 
 
 _DAY_S: Final = 86_400.0
+#: A smaller share of the waits is none.
+_LEAST_SAVED: Final = 0.005
 
 WORDS: Final = {
     Cause.FAILED: CauseWords(
@@ -103,20 +113,39 @@ def text(report: WasteReport) -> list[str]:
         words = WORDS[row.cause]
         line = f"{words.name}: {words.users}."
         lines.append(line if report.own or not words.admins else f"{line} Admins: {words.admins}.")
-    if limits := report.limits:
-        times = rounded(limits.ratio)
-        lines.append(
-            f"limits: half of the jobs asked for {times} times what they took or more, and "
-            f"{limits.far} of {count(limits.starts, 'job')} for over 3 times the longest before. "
-            "That costs waits, no node-hours: 'nimo-advise JOBSCRIPT' says a limit"
-            + ("." if report.own else "; 'nimo replay --limits' says what that would be worth.")
-        )
+    if report.limits:
+        lines.append(_limits_text(report.limits, own=report.own))
     if report.unmeasured > 0.01 * report.node_hours:
         lines.append(
             f"not measured: the accounting has no CPU time of {rounded(report.unmeasured)} "
             "node-hours; what was idle there is not counted."
         )
     return lines
+
+
+def _limits_text(limits: LimitUse, *, own: bool) -> str:
+    """Say how far limits are above the need, and what that costs in waits."""
+    times = rounded(limits.ratio)
+    line = (
+        f"limits: half of the jobs asked for {times} times what they took or more, and "
+        f"{limits.far} of {count(limits.starts, 'job')} for over {FAR:g} times the longest before. "
+        f"That costs waits, no node-hours{_waits_text(limits.waits)}. "
+        "'nimo-advise JOBSCRIPT' says a limit"
+    )
+    return f"{line}." if own else f"{line}; for limits to plan with see 'nimo replay --limits'."
+
+
+def _waits_text(waits: LimitWaits | None) -> str:
+    """Say how much shorter waits were where limits are nearer to the need."""
+    if waits is None:
+        return ""
+    if waits.saved < _LEAST_SAVED:
+        saved = "no shorter waits"
+    else:
+        ends = f"{span(waits.shorter_wait_s)} in place of {span(waits.wait_s)}"
+        saved = f"{percent(waits.saved)} shorter waits ({ends})"
+    jobs = count(waits.shorter, "job")
+    return f": a replay of the queue has {saved} where {jobs} asked for {LIMIT_MARGIN:g} times that"
 
 
 def period(report: WasteReport) -> str:
