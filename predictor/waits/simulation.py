@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from predictor.waits.easy import Closing, Engine, JobShape
 from predictor.waits.estimate import QUANTILES, WaitGrid
+from predictor.waits.unit_use import Stays, UnitUse, unit_use
 
 Floats = npt.NDArray[np.float64]
 
@@ -97,6 +98,8 @@ class Forward:
     tasks_s: dict[int, tuple[tuple[float, ...], ...]] = field(default_factory=dict)
     #: what the waits of a user's new jobs are multiplied by, for what that user has in the queue
     factors: dict[str, float] = field(default_factory=dict)
+    #: None where one size and limit was looked at
+    use: UnitUse | None = None
 
 
 def run_forward(
@@ -145,7 +148,30 @@ def run_forward(
         starts_s={number: _rising(starts[:, places[0]]) for number, places in tasks.items()},
         front=front,
         tasks_s={n: tuple(_rising(starts[:, p]) for p in places) for n, places in arrays.items()},
+        use=None if only else _use(state, left, front, starts, coming),
     )
+
+
+def _use(
+    state: QueueState,
+    left_s: Floats,
+    front: Sequence[QueuedJob] = (),
+    starts_s: Floats | None = None,
+    run_s: Floats | None = None,
+) -> UnitUse:
+    """Add up what those that run, and those of the front, take over time."""
+    none = np.zeros((len(left_s), 0))
+    starts = none if starts_s is None else starts_s
+    ends = none if run_s is None else starts + run_s
+    return unit_use(
+        Stays(_units(state.running), np.zeros_like(left_s), left_s),
+        Stays(_units(front), starts, ends),
+        state.closings,
+    )
+
+
+def _units(jobs: Sequence[QueuedJob]) -> Floats:
+    return np.array([job.units for job in jobs], dtype=float)
 
 
 def _rising(draws: Floats) -> tuple[float, ...]:
@@ -226,8 +252,8 @@ def _without_queue(
     asked, units = np.array(sizes), np.array([job.units for job in state.running], dtype=np.int64)
     free = state.units - int(units.sum())
     waits = np.zeros((_DRAWS, len(sizes)))
+    left = _draw(state.running, _DRAWS, rng)
     if asked.max() > free:
-        left = _draw(state.running, _DRAWS, rng)
         order = np.argsort(left, axis=1)
         freed = free + np.cumsum(units[order], axis=1)
         place = np.stack([np.searchsorted(row, asked) for row in freed])
@@ -235,7 +261,8 @@ def _without_queue(
         ended = np.column_stack([ended, np.full(_DRAWS, horizon_s)])
         waits = np.where(asked <= free, 0.0, np.take_along_axis(ended, place, axis=1))
     every = np.repeat(waits[:, :, None], len(limits_s), axis=2)
-    return Forward(grid=_grid(sizes, limits_s, np.minimum(every, horizon_s)), starts_s={})
+    grid = _grid(sizes, limits_s, np.minimum(every, horizon_s))
+    return Forward(grid=grid, starts_s={}, use=_use(state, left))
 
 
 def _one(

@@ -30,6 +30,7 @@ class WaitRow(msgspec.Struct, kw_only=True):
     high_s: float | None = None
     last_s: float | None = None  #: half of such arrays have started all their tasks by then
     slurm_start_s: float | None = None  #: planned by Slurm, as ``squeue --start`` has it
+    limit_s: float | None = None  #: its time limit, seconds; None: it has none
 
 
 class Waits(Message, kw_only=True):
@@ -57,6 +58,20 @@ class PartitionWait(msgspec.Struct, kw_only=True):
     high_s: float
 
 
+class QueueUse(msgspec.Struct, kw_only=True):
+    """Nodes of partitions in use at moments ``step_s`` seconds apart, from the outlook on.
+
+    Parts of nodes are added up.
+    """
+
+    partitions: list[str]  #: those that have these nodes
+    nodes: int
+    step_s: float
+    running: list[float]  #: by jobs that run now
+    waiting: list[float]  #: by jobs that wait now
+    closed: list[float]  #: kept by reservations
+
+
 class QueueOutlook(msgspec.Struct, kw_only=True):
     """What new jobs have to expect: as nimod leaves it in the store for the pages."""
 
@@ -64,6 +79,7 @@ class QueueOutlook(msgspec.Struct, kw_only=True):
     recorded: int = 0  #: estimates whose outcome is on record
     inside: float | None = None  #: share of them that were inside their interval
     partitions: list[PartitionWait] = []  #: by partition, for rising sizes
+    uses: list[QueueUse] = []
 
 
 class Decided(msgspec.Struct, kw_only=True):

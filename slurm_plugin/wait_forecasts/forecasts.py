@@ -21,7 +21,7 @@ from sacct_ingest.records import KeyLevel
 from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.text.admin_comment import parse
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook
+from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook, QueueUse
 from slurm_plugin.slurm.cluster_state import Cluster, RawJob, RawState
 from slurm_plugin.slurm.dependencies import JobTimes, Span, span_by_limit
 from slurm_plugin.slurm.outlook import PartitionOutlook, class_for
@@ -31,6 +31,8 @@ from slurm_plugin.wait_forecasts.queued_starts import AwaitedStarts, QueuedStart
 
 if TYPE_CHECKING:
     from predictor.waits.regression import QueueWaitFit
+    from predictor.waits.unit_use import UnitUse
+    from slurm_plugin.wait_forecasts.simulated_queue import PartitionQueue
 
 
 #: Level of the interval in a job's admin_comment, which does not say.
@@ -226,6 +228,7 @@ class Outlooks:
         self._stopwatch = stopwatch
         self.corrections = WaitCorrections()
         self._queued = QueuedStarts()
+        self._uses: list[QueueUse] = []
         self._took_s = 0.0
         self._awaited = AwaitedStarts()
         self._shown_of, self._shown_s = 0.0, -inf
@@ -304,6 +307,7 @@ class Outlooks:
             recorded=len(self.corrections.record),
             inside=self.corrections.record.inside(),
             partitions=self.partition_waits(every=True),
+            uses=self._uses,
         )
         return msgspec.json.encode(made).decode()
 
@@ -344,6 +348,7 @@ class Outlooks:
         latest: dict[str, PartitionOutlook] = {}
         starts: dict[int, estimate.WaitEstimate] = {}
         tasks: dict[int, TaskStarts] = {}
+        uses: list[QueueUse] = []
         correction = self.corrections.regression()
         for queue in queues(
             raw,
@@ -373,6 +378,8 @@ class Outlooks:
                     demand=queue.demand,
                 )
                 latest[name] = made.corrected(self.corrections.record)
+            if forward.use is not None:
+                uses.append(_in_nodes(forward.use, queue))
             name, waiting = queue.partitions[0], queue.waiting
             shares = {job.number: job.units / queue.state.units for job in forward.front}
             for job, draws in forward.starts_s.items():
@@ -389,4 +396,22 @@ class Outlooks:
             latest=latest,
             alone={one.name: one.exclusive or settings.whole_nodes for one in raw.partitions},
         )
+        self._uses = uses
         self._took_s, self._trouble = self._stopwatch() - began, ""
+
+
+def _in_nodes(use: "UnitUse", queue: "PartitionQueue") -> QueueUse:
+    """Count in nodes what is used of a queue's units."""
+    units = queue.units
+
+    def nodes(values: tuple[float, ...]) -> list[float]:
+        return [round(value * units.nodes / units.units, 1) for value in values]
+
+    return QueueUse(
+        partitions=list(queue.partitions),
+        nodes=units.nodes,
+        step_s=use.step_s,
+        running=nodes(use.running),
+        waiting=nodes(use.waiting),
+        closed=nodes(use.closed),
+    )

@@ -170,6 +170,7 @@ class QueuedStarts:
             reason=job.reason,
             submit_s=_finite(job.submit_s),
             slurm_start_s=_finite(job.start_s),
+            limit_s=job.limit_s,
         )
         if wait is not None and wait.median_s < inf:
             moments = (wait.median_s, *wait.interval_s)

@@ -19,6 +19,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.web import (
     application_page,
     decisions_page,
+    queue_page,
     report_pages,
     savings_page,
     start_pages,
@@ -55,7 +56,7 @@ PAGES: Mapping[str, Callable[[View], str]] = {
     "/application": application_page.one_application,
     "/decisions": decisions_page.decisions,
     "/decision": decisions_page.one_decision,
-    "/queue": report_pages.queue,
+    "/queue": queue_page.queue,
     "/savings": savings_page.savings,
     "/report": report_pages.report,
     "/replay": report_pages.replay,

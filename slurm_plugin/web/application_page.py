@@ -43,7 +43,7 @@ from slurm_plugin.text.formatting import (
 from slurm_plugin.text.table_columns import AMOUNT, SECONDS, SHARE, Column, Table, text_column
 from slurm_plugin.web.data import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery, may_see
 from slurm_plugin.web.decisions_page import decisions_table
-from slurm_plugin.web.report_pages import largest_cluster
+from slurm_plugin.web.queue_page import largest_cluster
 from slurm_plugin.web.suggestions import Suggestion, suggestion, what_if
 from slurm_plugin.web.view import ROWS, SOME, PageMissing, View
 

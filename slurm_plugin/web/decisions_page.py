@@ -28,7 +28,7 @@ from slurm_plugin.reports.why_text import explain, size_given
 from slurm_plugin.text.formatting import limit_text
 from slurm_plugin.text.table_columns import AMOUNT, MOMENT, SECONDS, Column, Table, text_column
 from slurm_plugin.web.data import CatalogueEntry
-from slurm_plugin.web.report_pages import largest_cluster
+from slurm_plugin.web.queue_page import largest_cluster
 from slurm_plugin.web.view import ROWS, BadQuery, PageMissing, View
 
 _EQUAL = ("user", "label", "partition", "reason", "key")

@@ -15,7 +15,7 @@ from slurm_plugin.reports.curve_text import within
 from slurm_plugin.reports.page import Figure
 from slurm_plugin.stored_advice.advise import advise_usual
 from slurm_plugin.text.formatting import count, hours, limit_text, percent, spans
-from slurm_plugin.web.report_pages import largest_cluster
+from slurm_plugin.web.queue_page import largest_cluster
 from slurm_plugin.web.view import View
 
 

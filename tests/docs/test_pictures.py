@@ -11,6 +11,7 @@ import time
 from contextlib import redirect_stdout
 from hashlib import blake2b
 from pathlib import Path
+from random import Random
 
 import pytest
 from msgspec.structs import replace
@@ -37,7 +38,7 @@ ask, config, filled, store_path = site.ask, site.config, site.filled, site.store
 saved_replay = site.saved_replay
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 NAMES = ["overview", "mine", "applications", "application", "decisions"]
-NAMES += ["decision", "queue", "report", "replay"]
+NAMES += ["decision", "queue", "savings", "report", "replay"]
 WIDTH, HEIGHT, COLOURS = 1100, 1150, 256
 
 
@@ -82,22 +83,35 @@ def _fill(store_path):
         made = table(level="line", key=key, label="ada/sim", runs=30, problems=(problem,))
         store.fits.replace([row_of(made)])
     site.joined(store_path, name="sim")
-    wait = {"partition": "p", "limit_s": 3600.0, "low_s": 0.0, "high_s": 1e3}
-    rows = (PartitionWait(nodes=n, wait_s=9.0 * n, **wait) for n in sizes)
-    site.put_waits(store_path, *rows, made_s=time.time())
+    _put_queue(store_path, sizes)
     return key
+
+
+def _put_queue(path, sizes):
+    """Leave the outlook of a queue; the demo's is empty."""
+    rows = [
+        PartitionWait(
+            partition="batch", waiting=14, nodes=n, limit_s=3600.0,
+            wait_s=600.0 * n, low_s=90.0 * n, high_s=900.0 * n,
+        )
+        for n in sizes
+    ]  # fmt: skip
+    record = {"recorded": 240, "inside": 0.91}
+    uses = [site.use_of("batch", "short")]
+    site.put_waits(path, *rows, made_s=time.time(), uses=uses, **record)
 
 
 def _pages(ask, application, job, config, replay):
     """Give each page as root sees it."""
     addresses = (
         *("/", "/mine", "/applications", application, "/decisions"),
-        *(f"/decision?id={job}", "/queue", "/report", "/replay"),
+        *(f"/decision?id={job}", "/queue", "/savings", "/report", "/replay"),
     )
     fine = ["nimod 0.2.0 answers", "nimod read the cluster's state 3 s ago"]
     fine += ["accounting read 12 min ago", "fitted 41 min ago"]
     now_s = time.time()
     start = {"start_s": now_s + 4000, "low_s": now_s + 900, "high_s": now_s + 9000}
+    start |= {"limit_s": 7200.0}
     job = WaitRow(job_id=4301, user="root", name="wrf-d02", partition="batch", nodes=8, **start)
     service = Service(
         lambda: [Finding(state=FindingState.OK, message=text) for text in fine],
@@ -124,16 +138,33 @@ def _shoot_all(ask, folder):
     url = f"sqlite:///{folder}/demo/nimo.db"
     with Store.open(url) as store:
         pairs = store.decisions.newest(DecisionSelection(changed=True), most=50)
+    _put_queue(url, (1, 2, 4, 8, 16, 32))
     one, _ = next(pair for pair in pairs if pair[0].requested_nodes == 2 and pair[1])
     application = f"/application?level={one.key_level}&key={one.key}"
     pages = _pages(
         ask, application, one.decision_id, Config(store=url), folder / "demo/replay.json"
     )
+    pages["savings"] = _of_weeks(ask, folder)
     for name, text in pages.items():
         page = folder / f"{name}.html"
         page.write_text(with_style(ask, text))
         for theme in ("light", "dark"):
             _shoot(page, FOLDER / f"{name}-{theme}.png", theme, folder)
+
+
+def _of_weeks(ask, folder):
+    """Make the page of savings of a quarter: the demo's jobs are all of one day."""
+    url = f"sqlite:///{folder}/weeks.db"
+    rng = Random(7)
+    site.add_weeks(
+        url,
+        weeks=12,
+        each=5,
+        elapsed_s=lambda _: round(1000 * rng.lognormvariate(0, 0.12)),
+        wait_s=lambda number: round(rng.expovariate(1 / (400 + 10 * number))),
+    )
+    root = {"peer": site.Peer(uid=0), "user": "root", "visibility": PrivateDataRules()}
+    return ask("/savings", of=Config(store=url, cluster="pine"), **root).text
 
 
 def _shoot(page, picture, theme, folder):

@@ -67,6 +67,34 @@ def test_jobs_ahead_start_in_their_order_and_short_ones_pass():
     assert forward.grid.draws(4, 300.0) == pytest.approx([1500.0] * 20)
 
 
+def test_units_in_use_are_those_that_run_then_those_that_wait():
+    state = QueueState(
+        units=8,
+        running=[running(6, 2 * HOUR, limit_s=3 * HOUR), running(1, HOUR, limit_s=2 * HOUR)],
+        waiting=[running(8, HOUR, limit_s=HOUR, number=7)],
+        closings=[(5 * HOUR, 9 * HOUR, 3)],
+    )
+    use = run_forward(state).use
+    assert use.step_s == 450.0  # of six hours
+    hours = [1, 9, 17, 25, 33, 41]  # a moment after each of them has begun
+    assert [use.running[i] for i in hours] == pytest.approx([7, 6, 0, 0, 0, 0])
+    assert [use.waiting[i] for i in hours] == pytest.approx([0, 0, 8, 0, 0, 0])
+    assert [use.closed[i] for i in hours] == [0, 0, 0, 0, 0, 3]
+
+
+def test_the_time_that_is_looked_at_is_as_long_as_most_jobs_need():
+    def span_s(run_s):
+        state = QueueState(units=8, running=[running(4, run_s, limit_s=1000 * HOUR)])
+        use = run_forward(state).use
+        return use.step_s * (len(use.running) - 1)
+
+    hours = [span_s(run_s) / HOUR for run_s in (HOUR, 20 * HOUR, 50 * HOUR, 900 * HOUR)]
+    assert hours == [6, 24, 72, 168]
+    assert run_forward(QueueState(units=8)).use.running[0] == 0.0
+    busy = QueueState(units=8, running=[running(8, HOUR)], waiting=[running(8, HOUR)])
+    assert run_forward(busy, only=(1, HOUR)).use is None
+
+
 def test_reservations_keep_jobs_out_that_would_reach_into_them():
     state = QueueState(units=8, closings=[(HOUR, 3 * HOUR, 6)])
     grid = run_forward(state).grid

@@ -314,6 +314,8 @@ def test_the_outlook_goes_to_the_pages_at_most_once_a_minute():
     shown = msgspec.json.decode(made.outlook(now_s=NOW) or "", type=QueueOutlook)
     assert [row.nodes for row in shown.partitions] == 4 * [1, 2, 4, 6]
     assert [row.limit_s / 3600 for row in shown.partitions[::4]] == [1, 4, 12, 24]
+    (use,) = shown.uses
+    assert (use.partitions, use.nodes) == (["batch"], 6)
     assert made.outlook(now_s=NOW + 100) is None
     attached(made, visible(nodes=6), NOW + 30)
     assert made.outlook(now_s=NOW + 30) is None

@@ -23,7 +23,7 @@ from sacct_ingest.store.fits import OUTLOOK
 from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.config.settings import Config, Web
-from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook
+from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook, QueueUse
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules
 from slurm_plugin.web.app import application
 from slurm_plugin.web.data import PageData, Service
@@ -122,6 +122,49 @@ def put_waits(path: Path, *rows: PartitionWait, made_s: float = 1e9, **given: An
     with Store.open(str(path)) as store:
         payload = msgspec.json.encode(outlook).decode()
         store.records.put(RecordRow(level=OUTLOOK, key="pine", payload=payload))
+
+
+def add_weeks(
+    path: Path,
+    *,
+    weeks: int,
+    each: int,
+    elapsed_s: Callable[[int], int],
+    wait_s: Callable[[int], int],
+) -> None:
+    """Store some jobs a week of ada's until now, on 4 nodes instead of 2."""
+    week_s = 7 * 86_400
+    first_s = int(time.time()) - weeks * week_s
+    decisions, runs = [], []
+    for number in range(each * weeks):
+        at_s = first_s + number * week_s // each
+        decisions.append(
+            decision(
+                decision_id=f"{number:012x}", at_s=float(at_s), key="a1", label="ada/wrf",
+                predicted_s=1000.0, low_s=800.0, high_s=1300.0, request_predicted_s=1900.0,
+                request_low_s=1600.0, request_high_s=2300.0, wait_s=60.0, request_wait_s=60.0,
+            )
+        )  # fmt: skip
+        runs.append(
+            run(
+                job_id=910_000 + number, user="ada", nodes=4, elapsed_s=elapsed_s(number),
+                name="wrf", submit_s=at_s, eligible_s=at_s, start_s=at_s + wait_s(number),
+            )
+        )  # fmt: skip
+    with Store.open(str(path)) as store:
+        store.decisions.add(decisions)
+        store.runs.add(runs)
+        store.decisions.join_outcomes()
+
+
+def use_of(*partitions: str, **given: Any) -> QueueUse:
+    """Nodes in use in the next six hours: what runs ends, and what waits starts."""
+    values = {
+        "running": [max(30.0 - 1.25 * i, 0.0) for i in range(49)],
+        "waiting": [min(0.5 * i, 20.0) for i in range(49)],
+        "closed": [0.0] * 49,
+    }
+    return QueueUse(partitions=list(partitions), nodes=32, step_s=450.0, **values | given)
 
 
 @pytest.fixture

@@ -1,15 +1,17 @@
 """What may be asked, by whom, and what answers allow browsers to do."""
 
+import re
 import time
 
 import msgspec
 import pytest
 
-from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook
+from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook, WaitRow, Waits
 from slurm_plugin.web.app import HEADERS
-from slurm_plugin.web.report_pages import outlooks
+from slurm_plugin.web.data import Service
+from slurm_plugin.web.queue_page import outlooks
 from slurm_plugin.web.viewer import Peer
-from tests.slurm_plugin.web.conftest import own, put_waits
+from tests.slurm_plugin.web.conftest import own, put_waits, use_of
 
 
 @pytest.mark.parametrize("path", ["/", "/nothing", "/applications?page=x", "/icon.svg"])
@@ -141,3 +143,46 @@ def test_who_may_not_see_others_jobs_is_not_told_how_many_wait(ask, store_path):
     assert "Wait in batch" in hidden
     assert "7 jobs" not in hidden
     assert ">7<" not in hidden
+
+
+def test_the_queue_is_drawn_with_the_own_job_and_one_that_is_thought_of(ask, store_path):
+    made_s = time.time() - 60
+    closed = [0.0] * 24 + [8.0] * 25
+    rows = [wait("batch", n, 1000.0 * n) for n in (1, 8, 32)]
+    uses = [use_of("batch", "long", closed=closed), use_of("gpu")]
+    put_waits(store_path, *rows, made_s=made_s, uses=uses)
+    start = {"start_s": made_s + 7200, "low_s": made_s + 3600, "high_s": made_s + 10_800}
+    ada = WaitRow(job_id=4301, user="ada", partition="long", nodes=4, limit_s=3600.0, **start)
+    others = WaitRow(job_id=4302, user="bob", partition="long", nodes=4, name="secret", **start)
+    service = Service(waits=lambda _: Waits(made_s=made_s, rows=[ada, others]))
+    text = ask("/queue?nodes=5", "ada", own("ada"), service=service).text
+    first, second = re.findall("<desc.*?</desc>", text, re.DOTALL)[:2]
+    assert "Your job 4301, 4 nodes: in 2.0 h (1.0 to 3.0 h)" in first
+    assert "New job, 5 nodes for 1 h: in 2.2 h (1.1 to 8.9 h)" in first
+    assert "In 3.0 h: 12 of 32 nodes in use; 8 reserved" in first
+    assert "job 4301" not in second
+    assert "Next 6 h in batch, long" in text
+    assert "4302" not in text
+    assert "secret" not in text
+
+
+def test_who_may_not_see_others_jobs_does_not_see_which_nodes_wait_for_them(ask, store_path):
+    put_waits(store_path, wait("batch", 1, 100.0), uses=[use_of("batch")])
+    everything, hidden = ask("/queue").text, ask("/queue", "ada", own("ada")).text
+    assert "In 6.0 h: 20 of 32 nodes in use, 20 of them by jobs that wait now" in everything
+    assert "In 6.0 h: 20 of 32 nodes in use;" in hidden
+    assert 'class="queued"' in everything
+    assert 'class="queued"' not in hidden
+
+
+def test_a_new_job_has_no_more_nodes_than_there_are(ask, store_path):
+    put_waits(store_path, wait("batch", 4, 100.0), uses=[use_of("batch")])
+    assert "A new job of 4 nodes for 1 h" in ask("/queue?nodes=99").text
+    assert ask("/queue?nodes=none").status_code == 400
+
+
+def test_nothing_is_drawn_of_nodes_that_nobody_uses(ask, store_path):
+    idle = [0.0] * 49
+    use = use_of("batch", running=idle, waiting=idle)
+    put_waits(store_path, wait("batch", 1, 0.0), uses=[use])
+    assert "nodes in use" not in ask("/queue").text

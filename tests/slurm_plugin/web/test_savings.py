@@ -8,39 +8,22 @@ import pytest
 
 from sacct_ingest.store import DecisionSelection, Store
 from slurm_plugin.evaluation.weeks import number_of
-from tests.sacct_ingest.records import run
 from tests.slurm_plugin.reports.rows import decision
-from tests.slurm_plugin.web.conftest import own
+from tests.slurm_plugin.web.conftest import add_weeks, own
 
-WEEK_S = 7 * 86_400
 WEEKS = 6
 
 
 @pytest.fixture
 def history(store_path):
-    """Two jobs a week of ada's, on 4 nodes instead of 2; each waits a minute longer a week."""
-    first_s = int(time.time()) - WEEKS * WEEK_S
-    decisions, runs = [], []
-    for number in range(2 * WEEKS):
-        at_s, job_id = first_s + number * WEEK_S // 2, 910_000 + number
-        wait_s = 60 * (number // 2)
-        decisions.append(
-            decision(
-                decision_id=f"{number:012x}", at_s=float(at_s), key="a1", label="ada/wrf",
-                predicted_s=1000.0, low_s=800.0, high_s=1300.0, request_predicted_s=1900.0,
-                request_low_s=1600.0, request_high_s=2300.0, wait_s=60.0, request_wait_s=60.0,
-            )
-        )  # fmt: skip
-        runs.append(
-            run(
-                job_id=job_id, user="ada", nodes=4, elapsed_s=900 + 50 * number, name="wrf",
-                submit_s=at_s, eligible_s=at_s, start_s=at_s + wait_s,
-            )
-        )  # fmt: skip
-    with Store.open(str(store_path)) as store:
-        store.decisions.add(decisions)
-        store.runs.add(runs)
-        store.decisions.join_outcomes()
+    """Two jobs a week of ada's; each takes and waits longer from week to week."""
+    add_weeks(
+        store_path,
+        weeks=WEEKS,
+        each=2,
+        elapsed_s=lambda number: 900 + 50 * number,
+        wait_s=lambda number: 60 * (number // 2),
+    )
     return store_path
 
 

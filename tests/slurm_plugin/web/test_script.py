@@ -9,7 +9,7 @@ from sacct_ingest.store import Store
 from slurm_plugin.protocol.status_messages import PartitionWait
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.web.chromium import CHROMIUM, chromium
-from tests.slurm_plugin.web.conftest import joined, put_waits, tables
+from tests.slurm_plugin.web.conftest import joined, put_waits, tables, use_of
 from tests.slurm_plugin.web.test_server import serving
 from tests.slurm_plugin.web.test_views import ADDRESSES, APPLICATION
 
@@ -186,6 +186,21 @@ def test_the_queue_is_renewed_while_somebody_looks(browser, clock, site, store_p
     browser.press(".updates button")
     browser.until(ROW, "fresher")
     assert query(browser) == {}
+
+
+def test_a_new_job_is_moved_through_the_queue(browser, site, store_path):
+    wait = {"limit_s": 3600.0, "low_s": 0.0, "high_s": 9000.0}
+    rows = [PartitionWait(partition="batch", nodes=n, wait_s=900.0 * n, **wait) for n in (1, 4)]
+    put_waits(store_path, *rows, uses=[use_of("batch")])
+    lane = "[...document.querySelectorAll('#outlook svg text')].map(t => t.textContent).join()"
+    browser.look(f"{site}/queue")
+    assert "New job, 1 node for 1 h: in 15 min" in browser.run(lane)
+    browser.run(
+        "(one => { one.value = 3; one.dispatchEvent(new Event('input', {bubbles: true})); })"
+        "(document.querySelector('input[type=range]'))"
+    )
+    browser.until(f"{lane}.includes('New job, 3 nodes for 1 h: in 1.0 h')")
+    assert query(browser) == {"nodes": ["3"], "limit": ["1"]}
 
 
 def test_what_is_old_is_said_to_be_so(browser, clock, site):
