@@ -22,9 +22,10 @@ from sacct_ingest.job_run import JobRun
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel
 from sacct_ingest.store import Store
 from slurm_plugin.config.settings import Deadline, Policy
-from slurm_plugin.decision.allowed_counts import PolicySettings, Request
+from slurm_plugin.decision.allowed_counts import PolicySettings
 from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import Action, Decision, decide
+from slurm_plugin.decision.request import Request
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.node_pool import NodeShare, profile
 

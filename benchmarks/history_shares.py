@@ -33,9 +33,10 @@ from sacct_ingest.runs.layout import Unit, layouts_of_run
 from sacct_ingest.store import RunRow
 from slurm_plugin.config.settings import Deadline, Policy
 from slurm_plugin.decision.advice import best_of
-from slurm_plugin.decision.allowed_counts import PolicySettings, Request
+from slurm_plugin.decision.allowed_counts import PolicySettings
 from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import decide, every_option
+from slurm_plugin.decision.request import Request
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.node_pool import profile
 

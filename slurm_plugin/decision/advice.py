@@ -13,13 +13,11 @@ from predictor.types import Prediction, PredictionTable, Starts, Verdict
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.submission import JobKind
-from sacct_ingest.text.tag import tag_fault
 from slurm_plugin.config.settings import Policy
 from slurm_plugin.decision import messages, sizes
 from slurm_plugin.decision import policy as choosing
 from slurm_plugin.decision.allowed_counts import (
     PolicySettings,
-    Request,
     is_own_work,
     is_serial,
     is_supported,
@@ -31,6 +29,7 @@ from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.limit_advice import LimitBasis, basis_of, limits_to_ask, reservation_text
 from slurm_plugin.decision.memory_need import memory_to_ask
 from slurm_plugin.decision.node_options import STARTING_S, Option, PolicyInput, end_differences
+from slurm_plugin.decision.request import Request
 from slurm_plugin.decision.time_limits import TimeLimits
 from slurm_plugin.evaluation.costs import (
     check_series,
@@ -41,7 +40,6 @@ from slurm_plugin.evaluation.costs import (
 )
 from slurm_plugin.protocol.advice_messages import SURE, Advice, ObservedPoint, Row
 from slurm_plugin.protocol.reasons import MISSED, Reason
-from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.footprint import footprint, memory_bytes
 from slurm_plugin.slurm.node_pool import profile
 from slurm_plugin.slurm.partition_view import UNKNOWN
@@ -92,7 +90,7 @@ def advice_of(
         verdict="unknown",
         largest=case.partition.largest if fresh and case.partition else None,
         unit=request.unit,
-        comment_text=printable(tag_fault(case.job.comment)),
+        comment_text=printable(request.tag_fault),
         awaited_text=messages.awaited_text(request),
     )
     if table is None:
@@ -101,7 +99,7 @@ def advice_of(
             "It predicts jobs that ran before: submit it, or let 'nimo scale' try several counts."
         ]
         return advice
-    _describe(advice, table, case.job)
+    _describe(advice, table, request)
     largest = case.supply.most if case.supply else inf
     ended = messages.would_end(case, rules.policy.memory_margin)
     advice.observe = messages.next_run(table, largest, ended)
@@ -115,7 +113,7 @@ def advice_of(
     decided = choosing.decide(given)
     if decided.request is not None:
         table = for_request(table, decided.request.nodes, considered.given)
-        _describe_own(advice, table, case.job.user_name)
+        _describe_own(advice, table, case.request.resources.user_name)
     options = choosing.every_option(given, decided)
     best = best_of(decided, options, considered, rules.policy, table)
     own_work = may_be_pasted(submitted, table)
@@ -192,7 +190,7 @@ def may_be_pasted(case: DecisionContext, table: PredictionTable) -> bool:
     Or of those that the site takes for them (``decide: true``).
     """
     decides = not table.owner and not table.is_guess and case.request.distrusted is None
-    return decides or is_own_work(table, case.job.user_name)
+    return decides or is_own_work(table, case.request.resources.user_name)
 
 
 def _name_limit(
@@ -263,7 +261,7 @@ def _add_amounts(
 ) -> None:
     """Add energy, cost and CO2e to the rows, and the hour at which the job emits least."""
     energy, each = rules.energy, None
-    taken = footprint(case.job, case.partition) if fresh and case.partition else None
+    taken = footprint(case.request.resources, case.partition) if fresh and case.partition else None
     if taken and not table.layout.in_all:
         each = taken.cpus, dict(taken.gres).get("gpu", 0)
     whole = taken is None or taken.whole or supply.part >= 1
@@ -283,7 +281,11 @@ def _add_amounts(
         made = predicted_amounts(energy, table, one, grams=grams, each=each, whole=whole)
         for name in made.__slots__:
             setattr(row, name, getattr(made, name))
-        if row.nodes != (advice.nodes or advice.asked) or not made.co2_g or case.job.begin_time:
+        if (
+            row.nodes != (advice.nodes or advice.asked)
+            or not made.co2_g
+            or case.request.begin_given
+        ):
             continue
         if not may_be_pasted(case, table):
             continue
@@ -294,7 +296,8 @@ def _add_amounts(
             advice.begin_directive = f"#SBATCH --begin={clock(found[0])}"
 
 
-def _describe(advice: Advice, table: PredictionTable, job: Job) -> None:
+def _describe(advice: Advice, table: PredictionTable, request: Request) -> None:
+    user = request.resources.user_name
     advice.application = table.label
     advice.key_level = table.level
     advice.verdict = table.verdict.value
@@ -306,8 +309,8 @@ def _describe(advice: Advice, table: PredictionTable, job: Job) -> None:
     advice.knee = table.knee
     advice.guess = table.is_guess
     advice.verdict_text = messages.verdict_text(table)
-    advice.problems = messages.problem_texts(table, job.user_name)
-    if failed := failures_text(table, job.user_name, job.script):
+    advice.problems = messages.problem_texts(table, user)
+    if failed := failures_text(table, user, request.script.text):
         advice.failure_text = messages.sentence(failed)
     if table.neighbours is not None:
         advice.problems.append(advice.verdict_text)
@@ -425,7 +428,7 @@ def _recommend(advice: Advice, nodes: int, case: DecisionContext, margin: float)
 
     Where they are not the user's own runs of this work, there is nothing to paste.
     """
-    job, table, unit = case.job, case.table, case.request.unit
+    job, table, unit = case.request.resources, case.table, case.request.unit
     if table is None or not may_be_pasted(case, table):
         advice.size_text = _suggestion(nodes, table) if table else ""
         return
@@ -437,7 +440,7 @@ def _recommend(advice: Advice, nodes: int, case: DecisionContext, margin: float)
         tasks, each = sizes.tasks_of(other), other.cpus_per_task or 1
         if tasks > 1 and each > 1:
             advice.size_text = f"{tasks} tasks with {each} CPUs each have {tasks * each} CPUs."
-    advice.script_text = messages.script_text(job, table, nodes, unit)
+    advice.script_text = messages.script_text(case.request, table, nodes)
     advice.memory_directive = _memory_directive(case, table, nodes, margin)
 
 
@@ -449,12 +452,12 @@ def _describe_array(
     shown: what is advised, or asked for.
     supply: what is free over time; None: unknown.
     """
-    if shown is None or not case.job.array_inx:
+    if shown is None or not case.request.array:
         return
     free = supply.room if supply else None
     begin_s = max(case.now_s, case.request.begin_s)
     run_s = shown.prediction.time_s
-    end = array_text(case.job.array_inx, shown.nodes, run_s, free, begin_s=begin_s)
+    end = array_text(case.request.array, shown.nodes, run_s, free, begin_s=begin_s)
     texts = ("The numbers are those of one task of the array.", end, advice.size_text)
     advice.size_text = " ".join(filter(None, texts))
 
@@ -463,7 +466,7 @@ def _memory_directive(
     case: DecisionContext, table: PredictionTable, size: int, margin: float
 ) -> str:
     """Give the line for the memory to ask for; empty if the job asks for enough."""
-    job, part = case.job, case.partition or UNKNOWN
+    job, part = case.request.resources, case.partition or UNKNOWN
     nodes, other = 1, job
     if case.request.unit is not Unit.NODES:  # what is needed is that of all its nodes
         other = sizes.resized(job, table, size)

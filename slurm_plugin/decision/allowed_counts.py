@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from predictor.application.request import ratios
 from predictor.table import OTHER_LAYOUT, at, covers, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
-from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config import settings as config
-from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
+from slurm_plugin.config.setting_types import Bystanders, TimeUse
 from slurm_plugin.decision.memory_need import memory_floor
+from slurm_plugin.decision.request import CountRequest
 from slurm_plugin.decision.time_limits import (
     AskedLimit,
     TimeLimits,
@@ -34,57 +34,6 @@ from slurm_plugin.slurm.cluster_state import lower_of
 
 #: Most different requests in the cache.
 _CACHED = 1024
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job asks for, as far as a decision needs it."""
-
-    low: int  #: fewest nodes it may get
-    high: int  #: most nodes
-    segment: int = 1  #: node counts are multiples of it
-    asked: int | None = None  #: what to compare with; None: what Slurm would give
-    limit_s: float | None = None  #: the least that it may be cut down to; None: no limit
-    asked_limit_s: float | None = None  #: its time limit before that
-    least_s: float | None = None  #: its own ``--time-min``
-    limit_raisable: bool = True  #: the user gave it; a default of the partition is not ours
-    deadline_s: float | None = None  #: seconds since the epoch
-    #: what Slurm holds against the deadline; None: ``limit_s``
-    deadline_limit_s: float | None = None
-    begin_s: float = -inf  #: not before this, seconds since the epoch
-    awaited: tuple[int, ...] = ()  #: jobs that it waits for
-    begin_known: bool = True  #: when these have ended is known
-    mem_node_bytes: int | None = None  #: memory it asks for on each node
-    fixed: Reason | None = None  #: why its count must not be changed
-    distrusted: Reason | None = None  #: why the prediction is only observed
-    time_use: TimeUse = TimeUse.OFF  #: of a limit from the prediction
-    with_least: bool = False  #: a ``--time-min`` may go with it
-    soft: bool = False  #: Slurm may plan with less than its time limit
-    unit: Unit = Unit.NODES  #: of all counts
-    lower_memory: bool = False  #: memory that its runs do not need may be taken off
-    advised: bool = False  #: before a deadline it gets the limit of the line to paste
-    reopens: bool = False  #: nimod gives it its range back where it does not start as planned
-    given: tuple[int, int] = (0, 0)  #: fewest and most nodes that its user gave; 0: none
-    explore: bool = False  #: it may run on a count that was not tried
-    proven: tuple[int, ...] = ()  #: counts that its user completed the same script on, too
-    objective: Objective = Objective.TURNAROUND
-    counts: tuple[int, ...] = ()  #: that it may get, its own apart; none: all of the range
-
-    def least_limit_s(self, limit_s: float | None) -> float:
-        """Least time in seconds that Slurm wants between start and deadline of a job.
-
-        limit_s: its time limit; of the one that it asks for Slurm may take less.
-        """
-        if self.deadline_limit_s is not None and limit_s == self.limit_s:
-            return self.deadline_limit_s
-        return limit_s or 0.0
-
-    def latest_start_s(self, limit_s: float | None) -> float:
-        """Moment until which Slurm starts a job with this limit, seconds since the epoch.
-
-        Later it ends the job without a run, or refuses it: ``deadline_ok`` in slurmctld, at each
-        look at the queue, and from 24.11 on at submission.
-        """
-        return inf if self.deadline_s is None else self.deadline_s - self.least_limit_s(limit_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +74,7 @@ class Candidate(msgspec.Struct, frozen=True):
 class CountQuestion(NamedTuple):
     """All that the counts of a job depend on, but for the queue and the free nodes."""
 
-    request: Request
+    request: CountRequest
     table: PredictionTable
     bounds: PartitionBounds
     rules: PolicySettings
@@ -278,17 +227,17 @@ def is_own_work(table: PredictionTable, user: str) -> bool:
 
 
 def limits_for(
-    request: Request, table: PredictionTable, rules: PolicySettings, counts: Sequence[int]
+    request: CountRequest, table: PredictionTable, rules: PolicySettings, counts: Sequence[int]
 ) -> list[TimeLimits | None]:
     """Time limits that the prediction makes of a request's; see `from_prediction`."""
     return from_prediction(table, counts, rules.time_limit, asked_limit_of(request))
 
 
-def asked_limit_of(request: Request) -> AskedLimit:
+def asked_limit_of(request: CountRequest) -> AskedLimit:
     """Give what a request asks for of time."""
     return AskedLimit(request.asked_limit_s, request.least_s, request.with_least)
 
 
-def shortens(limits: TimeLimits | None, request: Request) -> TypeGuard[TimeLimits]:
+def shortens(limits: TimeLimits | None, request: CountRequest) -> TypeGuard[TimeLimits]:
     """Whether a limit from the prediction takes the place of the user's."""
     return limits is not None and request.time_use is TimeUse.SET

@@ -45,7 +45,9 @@ def permitted(case: DecisionContext, decided: Decision) -> Answer:
     chosen = decided.chosen if decided.action is Action.SET else decided.request
     lines.append(messages.limit_reached(case, chosen.nodes if chosen else None, answer.set))
     if case.table and (
-        failed := failures_text(case.table, case.job.user_name, case.job.script, in_a_row=True)
+        failed := failures_text(
+            case.table, request.resources.user_name, request.script.text, in_a_row=True
+        )
     ):
         lines.append(f"nimo: {failed}")
     lines += [f"nimo: {one}" for one in tag_texts(case, decided)]
@@ -69,7 +71,7 @@ def row_of(
     applied = answer.action == "refuse" or changed
     if decided.better and not applied:
         decided = replace(decided.better, reason=Reason.PROVEN)
-    job, request, table = case.job, case.request, case.table
+    request, job, table = case.request, case.request.resources, case.table
     asked, chosen = decided.request, decided.chosen
     limited = request.limit_s is not None and request.limit_s < inf
     fields: dict[str, Any] = {}
@@ -104,7 +106,9 @@ def row_of(
         unit=request.unit.value,
         applied=applied,
         message=answer.message,
-        inputs=job.inputs if from_text(job.inputs) else "",
+        inputs=request.inputs if from_text(request.inputs) else "",
+        name=request.name,
+        work_dir=request.work_dir,
         given_limit_s=seconds_of(given.time_limit),
         given_min_s=seconds_of(given.time_min),
         soft_s=seconds_of(given.soft_min),
@@ -114,7 +118,7 @@ def row_of(
     )
 
 
-_OF_JOB = ("name", "work_dir", "account", "qos", "min_nodes", "max_nodes")
+_OF_JOB = ("account", "qos", "min_nodes", "max_nodes")
 
 
 def note_of(

@@ -87,7 +87,7 @@ class Bookings:
             return
         chosen = decided.chosen if decided and request.unit is Unit.NODES else None
         if request.unit is not Unit.NODES:
-            request = msgspec.structs.replace(request, asked=nodes_of(case.job) or 1)
+            request = msgspec.structs.replace(request, asked=nodes_of(request.resources) or 1)
         nodes = chosen.nodes if chosen else as_scheduled(request, part.supply, now_s=case.now_s)
         if nodes is None:
             return
@@ -96,14 +96,14 @@ class Bookings:
         start = part.profile.earliest_start(nodes, limit_s, from_s=begin)
         if start < inf:
             waits, end = start > begin, start + min(limit_s, _expected_s(case, nodes))
-            own = msgspec.structs.replace(case.job, min_nodes=nodes, max_nodes=nodes)
+            own = msgspec.structs.replace(request.resources, min_nodes=nodes, max_nodes=nodes)
             made = Booking(
                 *(case.now_s, part.name, nodes, start, end, waits),
                 footprint(own, part).share(own),
                 part.node_part,
                 decision_id,
             )
-            user = case.job.user_name
+            user = request.resources.user_name
             cluster = self.view(user)
             self._booked.setdefault(user, deque(maxlen=_MOST)).append(made)
             if cluster is not None:

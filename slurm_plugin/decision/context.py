@@ -7,8 +7,7 @@ import msgspec
 from predictor.types import PredictionTable
 from sacct_ingest.records import Identity
 from slurm_plugin.config.settings import JobSettings
-from slurm_plugin.decision.allowed_counts import Request
-from slurm_plugin.protocol.request_messages import Job
+from slurm_plugin.decision.request import Request
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.supply import Supply
 
@@ -22,9 +21,8 @@ class PartitionContext:
 
 
 class DecisionContext(msgspec.Struct, frozen=True):
-    """A job with all data on it at the moment of its submission."""
+    """A request with all data on it at the moment of its submission."""
 
-    job: Job
     identity: Identity
     site: JobSettings
     request: Request

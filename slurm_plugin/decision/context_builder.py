@@ -22,17 +22,12 @@ from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.config.setting_types import FirstRuns
 from slurm_plugin.config.settings import Config, JobSettings
 from slurm_plugin.decision import sizes
-from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.bookings import Bookings
 from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.eligibility import Asked, as_kind, distrust, names_of
-from slurm_plugin.decision.lookup import (
-    PredictionLookup,
-    asked_job,
-    attributes_of,
-    identity_of,
-    shared_by,
-)
+from slurm_plugin.decision.eligibility import Asked, as_kind, distrust, names_of, submitted
+from slurm_plugin.decision.job_keys import asked_job, attributes_of, identity_of
+from slurm_plugin.decision.lookup import PredictionLookup, shared_by
+from slurm_plugin.decision.request import Request
 from slurm_plugin.decision.sized_supply import sized_supply, sizes_between
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import AllocationRequest, Job
@@ -243,37 +238,37 @@ class ContextBuilder:
         supply = partition.supply if partition and request.unit is Unit.NODES else None
         if request.unit is not Unit.NODES and partition and cluster and table:
             own = sizes.sizes_of(asked, partition)[table.unit]
-            step = sizes.multiple_of(job, sizes.size_option_of(asked, table))
             between = sizes_between(request.low, request.high, table) if prompt else table.nodes
             supply = sized_supply(
                 asked,
                 table,
-                [size for size in between if size % step == 0],
+                [size for size in between if size % request.segment == 0],
                 partial(self._partition, cluster),
                 own=own,
                 margin=self._config.policy.memory_margin,
             )
         made = DecisionContext(
-            job, identity, site, request, table, partition, supply, now_s, unready=bool(wait)
+            identity, site, request, table, partition, supply, now_s, unready=bool(wait)
         )
-        return on_nodes(made, self._type(job, partition) if table and table.node_type else "")
+        return on_nodes(made, self._type(asked, partition) if table and table.node_type else "")
 
     def without_data(self, job: Job, now_s: float) -> DecisionContext:
         """Context of a job that is not looked at any closer."""
         site = self._config.for_job(names_of(job, job.name))
         low, high = job.min_nodes or 1, job.max_nodes or job.min_nodes or 1
-        request = Request(low=low, high=high, fixed=Reason.PROCESSOR_TIME)
+        request = Request(low=low, high=high, fixed=Reason.PROCESSOR_TIME, **submitted(job))
         identity = Identity(job.user_name, job.name)
-        return DecisionContext(job, identity, site, request, None, None, None, now_s)
+        return DecisionContext(identity, site, request, None, None, None, now_s)
 
     def other_partitions(self, case: DecisionContext) -> list[Supply]:
         """Give what other partitions have that the job might ask for, as far as it is counted."""
-        cluster = self._bookings.view(case.job.user_name)
+        asked = case.request.resources
+        cluster = self._bookings.view(asked.user_name)
         if cluster is None or case.partition is None:
             return []
         own = case.partition.name.split(",")
         others: list[Partition | None] = []
-        for job in in_each_partition(cluster, AllocationRequest.of(case.job)):
+        for job in in_each_partition(cluster, asked):
             places = self._places(cluster, job) if job.partition not in own else []
             if all(place.counted for place in places):
                 others.append(partition_in(cluster, job, places))
@@ -306,7 +301,10 @@ class ContextBuilder:
         shared = shared_by(tags, identity, sharing)
         table = self._tables.find(
             identity,
-            (*sizes.layouts_of(job, rules), *sizes.size_layouts_of(job, rules)),
+            (
+                *sizes.layouts_of(job, rules, het=job.het_job_offset is not None),
+                *sizes.size_layouts_of(job, rules),
+            ),
             shared=tuple(shared),
             attributes=partial(attributes_of, job, rules, identity.script, account),
             acting=acting,
@@ -368,7 +366,7 @@ class ContextBuilder:
         cluster = self._config.cluster or (self._cluster.name if self._cluster else "")
         return self._tables.node_types.get((cluster, node), "")
 
-    def _type(self, job: Job, partition: Partition | None) -> str:
+    def _type(self, job: AllocationRequest, partition: Partition | None) -> str:
         """Type of all nodes that a job may get; empty where it is unknown, or they differ."""
         cluster, node_types = self._cluster, self._tables.node_types
         if cluster is None or partition is None:

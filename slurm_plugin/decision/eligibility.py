@@ -3,7 +3,8 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
+from math import gcd, inf, lcm
+from typing import Any
 
 from predictor.table import of_kind
 from predictor.types import PredictionTable
@@ -12,15 +13,15 @@ from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.scripts.job_script import parse_script, script_options
 from sacct_ingest.scripts.script_sizes import fixed_sizes
-from sacct_ingest.text.tag import Tag
+from sacct_ingest.text.tag import Tag, parse_tag, tag_fault
 from sacct_ingest.text.time_spec import parse_time
 from slurm_plugin.config import setting_types as types
 from slurm_plugin.config.settings import JobNames, JobSettings, OptIn
 from slurm_plugin.decision import sizes
-from slurm_plugin.decision.allowed_counts import Request
+from slurm_plugin.decision.request import JobScript, Request
 from slurm_plugin.decision.time_limits import MINUTE_S
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.protocol.request_messages import HookLevel, Job
+from slurm_plugin.protocol.request_messages import AllocationRequest, HookLevel, Job
 from slurm_plugin.slurm.cluster_state import RequestRules
 from slurm_plugin.slurm.footprint import memory_bytes
 from slurm_plugin.slurm.job_request import LEFT_ALONE
@@ -31,6 +32,10 @@ _MOST_DIGITS = 9  #: of a node count
 _LISTED = re.compile(r"(?:N|-no[a-z]*)[ \t=]*[\"']*\d[\d\"'-]*[,:]")
 _LEFT_ALONE = tuple((field, Reason[name]) for _, field, _, name in LEFT_ALONE)
 UNBOUNDED = 2**31  #: most nodes of a request that names no most
+
+
+#: From 24.11 on ``-c 2`` says this too.
+_CPUS_PER_TASK = re.compile(r"^cpu[:=]\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,27 @@ def names_of(job: Job, application: str) -> JobNames:
     return JobNames(job.partition, job.account, job.qos, job.user_name, application)
 
 
+def script_of(job: Job) -> JobScript:
+    """Give the texts of a job that may say sizes themselves."""
+    return JobScript(job.script, job.input_text, " ".join(job.argv[1:]))
+
+
+def submitted(job: Job) -> dict[str, Any]:
+    """Give the fields of a request that are as the job was submitted."""
+    return {
+        "begin_given": bool(job.begin_time),
+        "resources": AllocationRequest.of(job),
+        "script": script_of(job),
+        "tag": parse_tag(job.comment),
+        "tag_fault": tag_fault(job.comment),
+        "array": job.array_inx,
+        "hook": job.hook,
+        "name": job.name,
+        "work_dir": job.work_dir,
+        "inputs": job.inputs,
+    }
+
+
 def span_of(job: Job, tag: Tag | None, opt_in: OptIn, names: JobNames) -> CountRange:
     """Node counts of a job as its user and the site want it.
 
@@ -57,7 +83,7 @@ def span_of(job: Job, tag: Tag | None, opt_in: OptIn, names: JobNames) -> CountR
     """
     span = _asked(job, tag, opt_in, names)
     opted_out = Reason.OPTED_OUT if tag and tag.off else None
-    fixed = opted_out or _placed(job) or span.fixed or sizes.fixed_layout(job)
+    fixed = opted_out or _placed(job) or span.fixed or fixed_layout(job)
     # On other counts than its script names, torchrun's processes would wait for ever.
     if fixed is None and "torchrun" in job.script and "nodes" in fixed_sizes(job.script):
         fixed = Reason.FIXED_BY_SCRIPT
@@ -81,7 +107,7 @@ def size_span_of(
         fixed = Reason.OLD_HOOK
     if fixed is None and offered and sizes.ranks_of_gpus(job, table):
         fixed = Reason.FIXED_TASKS
-    if fixed is None and offered and sizes.fixed_by_script(job, table):
+    if fixed is None and offered and sizes.fixed_by_script(script_of(job), job, table):
         fixed = Reason.FIXED_BY_SCRIPT
     low, high = offered or (0, 0)
     return CountRange(low, high, fixed or (None if offered else Reason.FIXED_CPUS))
@@ -91,7 +117,7 @@ def _asked(job: Job, tag: Tag | None, opt_in: OptIn, names: JobNames) -> CountRa
     ends = _ends(tag, opt_in, names, "nodes")
     offered = CountRange(*ends) if ends else None
     if job.min_nodes is None and job.max_nodes is None:
-        return offered or CountRange(1, 1, sizes.fixed_layout(job) or Reason.NOT_OPTED_IN)
+        return offered or CountRange(1, 1, fixed_layout(job) or Reason.NOT_OPTED_IN)
     if job.min_nodes == 0 and not job.max_nodes:
         # It runs on no node at all, and only stages its burst buffer.
         return CountRange(1, 1, Reason.FIXED_COUNT)
@@ -145,6 +171,39 @@ def _fewest(listed: str) -> int | None:
     return min(map(int, counts))
 
 
+def fixed_layout(job: Job) -> Reason | None:
+    """Why the layout of a job ties it to a node count; None where it does not."""
+    devices = _CPUS_PER_TASK.sub("", job.tres_per_task)
+    if job.tres_per_job or job.tres_per_socket or devices or job.max_cpus:
+        return Reason.FIXED_CPUS
+    free = not job.ntasks_per_socket and (job.num_tasks is None or _derived(job))
+    return None if free else Reason.FIXED_TASKS
+
+
+def _derived(job: Job) -> bool:
+    """Whether sbatch computed the number of tasks itself, from tasks per node and nodes.
+
+    Only for batch jobs: salloc and srun keep the number for their steps, and more nodes than
+    tasks stop slurmctld 22.05 with a division by zero.
+    """
+    if not job.script or not job.ntasks_per_node or job.min_nodes != job.max_nodes:
+        return False
+    tasks = (job.min_nodes or 1) * job.ntasks_per_node
+    return job.num_tasks == tasks and job.min_cpus == tasks * (job.cpus_per_task or 1)
+
+
+def _segment_of(job: Job, script: JobScript) -> int:
+    """Node counts are multiples of this: ``--segment``, and groups of tasks on all nodes."""
+    segment = job.segment_size or 1
+    if "--segment" in job.script:  # job_submit sees it from 25.11 on
+        text = script_options(job.script).get("segment") or ""
+        segment = lcm(segment, int(text)) if text.isdecimal() and 0 < len(text) < 5 else segment
+    if not job.ntasks_per_node:
+        return segment
+    groups = script.task_multiple()
+    return lcm(segment, groups // gcd(groups, job.ntasks_per_node))
+
+
 #: Other counts that a user completed a script on, from which on its count may be another.
 _PROOFS = 2
 
@@ -195,7 +254,7 @@ class Asked:
         lengthen: whether the site lets limits become longer.
         reopens: whether nimod may give a job its range back.
         """
-        job, tag = self.job, self.tag
+        job, tag, script = self.job, self.tag, script_of(self.job)
         sized = table is not None and table.unit is not Unit.NODES
         if table is not None and sized:
             span = size_span_of(job, tag, self.opt_in, self.names, table)
@@ -212,13 +271,15 @@ class Asked:
             fixed = fixed or Reason.DEADLINE_UNREADABLE
         limit_s = limit_of(job, self.rules)
         least_s = 60.0 * job.time_min if job.time_min else None
-        low, high, step, nearest = span.low, span.high, sizes.segment_of(job), None
+        low, high, step, nearest = span.low, span.high, _segment_of(job, script), None
         given = job.min_nodes or 0, job.max_nodes or 0
         if table is not None and sized:
             own = sizes.sizes_of(job, self.rules)[table.unit]
             given = own, own
             low, high = (low, high) if high else (own, own)
-            step = sizes.multiple_of(job, sizes.size_option_of(job, table))
+            option = sizes.size_option_of(job, table)
+            step = sizes.step_of(job, option)
+            step *= script.task_multiple() if option is sizes.SizeOption.TASKS else 1
             nearest = min(max(own, low), high)
             nearest = nearest if nearest == own else max(nearest - nearest % step, low)
         soft = plans_softly and self.settings.soft is types.SoftUse.ON and _plans(job, tag)
@@ -257,6 +318,7 @@ class Asked:
             ),
             explore=_explores(span, tag, self.settings),
             proven=() if sized or fixed is not Reason.FIXED_COUNT else self._proven(table),
+            **submitted(job),
         )
 
     def _proven(self, table: PredictionTable | None) -> tuple[int, ...]:
@@ -270,9 +332,7 @@ class Asked:
         ):
             return ()
         counts = proven_counts(table, job.min_nodes)
-        tied = (
-            not counts or sizes.fixed_layout(job) or {"nodes", "tasks"} & {*fixed_sizes(job.script)}
-        )
+        tied = not counts or fixed_layout(job) or {"nodes", "tasks"} & {*fixed_sizes(job.script)}
         return () if tied else counts
 
     def learns(self) -> bool:

@@ -13,13 +13,13 @@ from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.decision import messages, policy
 from slurm_plugin.decision.allowed_counts import (
     PolicySettings,
-    Request,
     asked_limit_of,
     is_otherwise,
     trusted,
 )
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.node_options import Option
+from slurm_plugin.decision.request import Request
 from slurm_plugin.decision.time_limits import TimeLimits, floors, limits_on, whole_minutes
 from slurm_plugin.slurm.supply import Supply
 from slurm_plugin.text.formatting import count, duration, limit_text, short_clock

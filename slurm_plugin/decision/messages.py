@@ -10,16 +10,16 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.decision import policy, sizes
-from slurm_plugin.decision.allowed_counts import Request, is_own_work, is_serial
+from slurm_plugin.decision.allowed_counts import is_own_work, is_serial
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.memory_need import memory_floor
 from slurm_plugin.decision.node_options import STARTING_S, Option
 from slurm_plugin.decision.policy import Action, Decision
+from slurm_plugin.decision.request import Request
 from slurm_plugin.decision.time_limits import MINUTE_S, TimeLimits, whole_minutes
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import lower_of
 from slurm_plugin.slurm.footprint import memory_bytes
 from slurm_plugin.text.formatting import (
@@ -86,7 +86,7 @@ def limit_reached(
         table is None
         or ended is None
         or table.kind is not JobKind.WORK
-        or not is_own_work(table, case.job.user_name)
+        or not is_own_work(table, case.request.resources.user_name)
     ):
         return ""
     if ended.runs < 2 and not often:
@@ -101,7 +101,7 @@ def limit_reached(
         next_s = beyond_reached(ended, limit_s, often=often)
         longer = _longer_limit(case, table, nodes, limit_s, next_s, advised_s)
         return longer and f"{last} reached their time limit of {limit_text(ended.limit)}; {longer}"
-    memory = memory_bytes(case.job, case.partition)
+    memory = memory_bytes(case.request.resources, case.partition)
     if memory is None or memory > ended.limit:
         return ""
     return f"{last} ran out of memory with {int(ended.limit) // _MIB}M; {_more(case, memory)}"
@@ -133,7 +133,8 @@ def _longer_limit(
 
 
 def _more(case: DecisionContext, memory: int) -> str:
-    most, each = case.partition.node_mem_bytes if case.partition else None, case.job.min_mem_per_cpu
+    most = case.partition.node_mem_bytes if case.partition else None
+    each = case.request.resources.min_mem_per_cpu
     if most and 2 * memory > most:
         return f"a node has {most // _MIB}M: ask for all of it with --mem=0, or for more nodes"
     return f"ask for --mem-per-cpu={2 * each}M" if each else f"ask for --mem={2 * memory // _MIB}M"
@@ -462,13 +463,13 @@ def short_limit(one: Prediction, request: Request) -> str:
     return f"{takes}, and the time limit is {limit_text(own_s)}."
 
 
-def script_text(job: Job, table: PredictionTable, size: int, unit: Unit) -> str:
+def script_text(request: Request, table: PredictionTable, size: int) -> str:
     """Say what the script fixes itself, and has to follow the options; empty: nothing."""
-    nodes = unit is Unit.NODES
-    if words := sizes.unchanged_by_advice(job, table, size, nodes=nodes):
-        where = "An input file" if words in job.input_text else "The script"
+    nodes, job, script = request.unit is Unit.NODES, request.resources, request.script
+    if words := sizes.unchanged_by_advice(script, job, table, size, nodes=nodes):
+        where = "An input file" if words in script.input_text else "The script"
         return f"{where} says {words}: it does not follow the option, so change it, too."
-    groups, option = sizes.groups_of(job), sizes.size_option_of(job, table)
+    groups, option = script.task_multiple(), sizes.size_option_of(job, table)
     counted = job.ntasks_per_node if nodes else option is sizes.SizeOption.TASKS
     if groups == 1 or not counted:
         return ""

@@ -28,6 +28,7 @@ from predictor.types import Prediction, PredictionTable
 from predictor.waits.estimate import ENOUGH, WaitEstimate
 from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
 from slurm_plugin.decision import allowed_counts as counting
+from slurm_plugin.decision.request import CountRequest, Request
 from slurm_plugin.decision.time_limits import TimeLimits, fitting, shortest
 from slurm_plugin.slurm.supply import Supply
 
@@ -107,7 +108,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 class PolicyInput:
     """What a job is decided on by."""
 
-    request: counting.Request  #: what it asks for
+    request: Request  #: what it asks for
     table: PredictionTable  #: predicted run time of its application
     supply: Supply  #: what the partition that it asks for has, fresh
     rules: counting.PolicySettings  #: the site's settings
@@ -141,7 +142,8 @@ class PolicyContext(PolicyInput):
         supply = self.supply
         bounds = counting.PartitionBounds(supply.fewest, supply.most, supply.node_mem_bytes)
         return counting.CountQuestion(
-            self.request, self.table, bounds, self.rules, self.asked, self.any_limit
+            CountRequest.of(self.request),
+            *(self.table, bounds, self.rules, self.asked, self.any_limit),
         )
 
     @property

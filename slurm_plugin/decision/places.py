@@ -12,7 +12,7 @@ from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.node_options import STARTING_S
 from slurm_plugin.decision.sizes import gpus_of
 from slurm_plugin.protocol.advice_messages import Advice, PartitionRow, Row
-from slurm_plugin.protocol.request_messages import Job
+from slurm_plugin.protocol.request_messages import AllocationRequest
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.node_pool import NodeGroup, alternatives
 from slurm_plugin.slurm.partition_view import in_each_partition, terms_of
@@ -157,12 +157,14 @@ def _better(best: Choice, asked: Advice, objective: Objective) -> str:
     return f"{where} take {percent(1 - price / before)} less {word}, and end {when}."
 
 
-def jobs_in_places(cluster: Cluster, case: DecisionContext, type_of: TypeOf) -> Iterator[Job]:
+def jobs_in_places(
+    cluster: Cluster, case: DecisionContext, type_of: TypeOf
+) -> Iterator[AllocationRequest]:
     """Give a job as it would be in each place that it may ask for, its own ones first.
 
     A partition with several kinds of nodes is a place for each kind that can be asked for.
     """
-    job, own = case.job, _names(case)
+    job, own = case.request.resources, _names(case)
     devices = gpus_of(job, job.min_nodes)[1]
     jobs = in_each_partition(cluster, job)
     for one in sorted(jobs, key=lambda one: one.partition not in own):
@@ -175,7 +177,7 @@ def jobs_in_places(cluster: Cluster, case: DecisionContext, type_of: TypeOf) -> 
             yield from _by_kind(one, groups, type_of)
 
 
-def _groups(cluster: Cluster, job: Job, part: Partition) -> Groups:
+def _groups(cluster: Cluster, job: AllocationRequest, part: Partition) -> Groups:
     """Nodes of a partition that a job may get, by what they are like."""
     if part.pool is None:
         return {}
@@ -187,7 +189,9 @@ def _groups(cluster: Cluster, job: Job, part: Partition) -> Groups:
     return {group: names for group, names in groups.items() if names}
 
 
-def _by_kind(job: Job, groups: Groups, type_of: TypeOf) -> Iterator[Job]:
+def _by_kind(
+    job: AllocationRequest, groups: Groups, type_of: TypeOf
+) -> Iterator[AllocationRequest]:
     sets = alternatives(job.features) if job.features else None
     if sets and len(sets) > 1:
         for one in sets:
@@ -222,18 +226,19 @@ def _telling(groups: Groups, type_of: TypeOf) -> list[str]:
     return telling if all(telling) else []
 
 
-def is_own(case: DecisionContext, job: Job) -> bool:
+def is_own(case: DecisionContext, job: AllocationRequest) -> bool:
     """Whether a job in one place is what the job may get as it is asked for."""
-    sets = alternatives(case.job.features) if case.job.features else None
+    asked = case.request.resources.features
+    sets = alternatives(asked) if asked else None
     fits = (
-        job.features == case.job.features
-        or not case.job.features
+        job.features == asked
+        or not asked
         or (sets is not None and frozenset(job.features.split("&")) in sets)
     )
     return job.partition in _names(case) and fits
 
 
-def is_unlike(cluster: Cluster, case: DecisionContext, job: Job) -> bool:
+def is_unlike(cluster: Cluster, case: DecisionContext, job: AllocationRequest) -> bool:
     """Whether nodes that nobody measured are of another kind than those that the job would get."""
     if is_own(case, job):
         return False
@@ -252,4 +257,4 @@ def _kinds(cluster: Cluster, names: Iterable[str]) -> set[tuple[object, ...]]:
 
 
 def _names(case: DecisionContext) -> Sequence[str]:
-    return (case.partition.name if case.partition else case.job.partition).split(",")
+    return (case.partition.name if case.partition else case.request.resources.partition).split(",")

@@ -21,6 +21,7 @@ from slurm_plugin.decision import allowed_counts as counting
 from slurm_plugin.decision.adjustment import Adjustment
 from slurm_plugin.decision.explore import TriedCount, count_to_try, tries_of
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext, PolicyInput
+from slurm_plugin.decision.request import Request
 from slurm_plugin.decision.time_limits import TimeLimits, whole_minutes
 from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.slurm.supply import Supply
@@ -92,7 +93,7 @@ def is_undecided(table: PredictionTable) -> bool:
     return any(problem.name == "undecided" for problem in table.problems)
 
 
-def opened_by_runs(request: counting.Request) -> counting.Request:
+def opened_by_runs(request: Request) -> Request:
     """Give a request of one count as one for the counts that its runs proved."""
     own, counts = request.low, request.proven
     return replace(request, low=counts[0], high=counts[-1], counts=counts, asked=own, fixed=None)
@@ -113,7 +114,7 @@ def _why_distrusted(table: PredictionTable) -> Reason:
     return Reason.NAME_ONLY if table.is_guess else Reason.MIXED_RUNS
 
 
-def as_scheduled(request: counting.Request, supply: Supply, *, now_s: float) -> int | None:
+def as_scheduled(request: Request, supply: Supply, *, now_s: float) -> int | None:
     """Node count that Slurm itself would give; None where the partition does not have that many.
 
     Slurm starts a job once its fewest nodes are free, and gives it all that are free then.  It
@@ -299,7 +300,7 @@ def every_option(given: PolicyInput, decision: Decision) -> list[Option]:
     return [own.pop(option.nodes, option) for option in options] + list(own.values())
 
 
-def limits_to_ask(option: Option, request: counting.Request) -> TimeLimits | None:
+def limits_to_ask(option: Option, request: Request) -> TimeLimits | None:
     """Time limit to ask for on a count: a shorter one, or a longer one that it needs."""
     if option.fitting_limit_s:
         return TimeLimits(option.fitting_limit_s)
@@ -343,7 +344,7 @@ def remedies(given: PolicyInput, others: Iterable[Supply], decided: Decision) ->
     )
 
 
-def advised(request: counting.Request) -> counting.Request:
+def advised(request: Request) -> Request:
     """Give a request with a deadline the time limits that its advice names."""
     if request.deadline_s is None:
         return request

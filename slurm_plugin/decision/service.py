@@ -143,7 +143,7 @@ class DecisionService:
                 return Answer(reason=Reason.OFF), lambda: None
             decided = Decision(action=Action.KEEP, reason=Reason.PROCESSOR_TIME)
             answer, decision_id = Answer(reason=decided.reason), self._new_id()
-        return answer, partial(self._book, case, decided, answer, decision_id, via)
+        return answer, partial(self._book, job, case, decided, answer, decision_id, via)
 
     def redeem(self, job: Job, *, now_s: float) -> tuple[Answer, Book] | None:
         """Answer with the decision prepared under the job's ticket; None if there is none."""
@@ -153,7 +153,9 @@ class DecisionService:
         if not one.comes:
             return one.remaining(), lambda: None
         case = msgspec.structs.replace(one.case, now_s=now_s)
-        book = partial(self._book, case, one.decided, one.answer, one.decision_id, "cli_filter")
+        book = partial(
+            self._book, job, case, one.decided, one.answer, one.decision_id, "cli_filter"
+        )
         return one.remaining(), book
 
     def prepare(
@@ -179,7 +181,7 @@ class DecisionService:
                 if case.unready:
                     self._contexts.count(full, lambda: None)
                     return Answer()
-                if (waiting := tickets.without_texts(case)) is None:
+                if (waiting := tickets.without_texts(full)) is None:
                     return Answer()
                 decided, answer, decision_id = self._judge(case)
         except context_builder.BudgetSpent:
@@ -187,7 +189,14 @@ class DecisionService:
         given = None if ticket else tickets.given_of(answer, full.hook)
         announced, ticket = bool(ticket), ticket or decision_id
         made = tickets.PreparedDecision(
-            decision_id, waiting, decided, answer, given, announced, comes=comes
+            decision_id,
+            waiting,
+            tickets.decided_on(case),
+            decided,
+            answer,
+            given,
+            announced,
+            comes=comes,
         )
         self._tickets.issue(made, ticket)
         return Answer(action="set" if given else "keep", set=given, ticket=ticket)
@@ -205,14 +214,18 @@ class DecisionService:
         return decided, answer, decision_id
 
     def _book(
-        self, case: DecisionContext, decided: Decision, answer: Answer, decision_id: str, via: str
+        self,
+        job: Job,
+        case: DecisionContext,
+        decided: Decision,
+        answer: Answer,
+        decision_id: str,
+        via: str,
     ) -> DecisionRow:
         if case.unready:
             self._contexts.count(
-                case.job,
-                lambda: self.bookings.add(
-                    self._contexts.build(case.job, case.now_s), None, decision_id
-                ),
+                job,
+                lambda: self.bookings.add(self._contexts.build(job, case.now_s), None, decision_id),
             )
         else:
             self.bookings.add(case, decided if answer.action == "set" else None, decision_id)
@@ -240,7 +253,7 @@ class DecisionService:
                     deadline = msgspec.structs.replace(rules.deadline, confidence=confidence)
                     rules = replace(rules, deadline=deadline)
                 advice = self._advice(case, rules)
-            advice = self._beside_others(case, advice, rules, private=private)
+            advice = self._beside_others(job, case, advice, rules, private=private)
             best = next((row for row in advice.rows if row.recommended), None)
             advice.waits = self.waits.like(best.wait_s) if best else None
             with self._budget.counted():
@@ -282,7 +295,7 @@ class DecisionService:
         rules = rules or self._rules
         others = partial(self._contexts.other_partitions, case)
         advice = advice_of(case, rules, fresh=self._blind(case) is None, others=others)
-        if case.job.comment and self._blind(case) is None:
+        if case.request.tag and self._blind(case) is None:
             advice.comment_text = "\n".join(tag_texts(case, self._decide(case)))
         advice.cluster = self._cluster_name()
         if case.table is not None and advice.rows and may_be_pasted(case, case.table):
@@ -295,21 +308,27 @@ class DecisionService:
         return advice
 
     def _beside_others(
-        self, case: DecisionContext, advice: Advice, rules: PolicySettings, *, private: bool
+        self,
+        job: Job,
+        case: DecisionContext,
+        advice: Advice,
+        rules: PolicySettings,
+        *,
+        private: bool,
     ) -> Advice:
         """Put an advice beside that for other places; where the job names none the best is it."""
         objective = case.request.objective
         try:
             with self._budget.counted():
-                choices = self._choices(case, rules, private=private)
+                choices = self._choices(job, case, rules, private=private)
         except context_builder.BudgetSpent:
             advice.place_text = "Other partitions are not compared: that takes too long."
             return advice
-        asked = advice if case.job.partition else None
+        asked = advice if job.partition else None
         return side_by_side(choices, objective, asked) or advice
 
     def _choices(
-        self, case: DecisionContext, rules: PolicySettings, *, private: bool
+        self, job: Job, case: DecisionContext, rules: PolicySettings, *, private: bool
     ) -> list[Choice]:
         """Advice for each place where a job may run.
 
@@ -319,16 +338,17 @@ class DecisionService:
         if cluster is None or table is None or table.is_guess or not table.nodes:
             return []
         choices = []
-        for job in jobs_in_places(cluster, case, self._contexts.type_of):
-            one = self._contexts.build(job, case.now_s, private=private)
+        for place in jobs_in_places(cluster, case, self._contexts.type_of):
+            other = msgspec.structs.replace(job, partition=place.partition, features=place.features)
+            one = self._contexts.build(other, case.now_s, private=private)
             if one.partition is None or (table.node_type and not one.node_type):
                 continue
             choice = Choice(
                 advice=self._advice(one, rules),
-                partition=job.partition,
-                constraint=job.features if job.features != case.job.features else "",
-                own=is_own(case, job),
-                unlike=not one.node_type and is_unlike(cluster, case, job),
+                partition=place.partition,
+                constraint=place.features if place.features != job.features else "",
+                own=is_own(case, place),
+                unlike=not one.node_type and is_unlike(cluster, case, place),
             )
             choices.append(choice)
         return choices

@@ -13,7 +13,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from math import ceil, gcd, lcm
+from math import ceil
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -21,11 +21,10 @@ from msgspec.structs import replace
 from predictor.table import over_nodes
 from predictor.types import PredictionTable
 from sacct_ingest.runs.layout import SOME_SHAPE, UNKNOWN_GPUS, Each, Layout, Unit
-from sacct_ingest.scripts.job_script import script_options
-from sacct_ingest.scripts.script_sizes import fixed_number, fixed_sizes, task_multiple
+from sacct_ingest.scripts.script_sizes import fixed_number
+from slurm_plugin.decision.request import JobScript
 from slurm_plugin.protocol.decision_messages import Change
-from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.protocol.request_messages import Job, ResourceRequest
+from slurm_plugin.protocol.request_messages import ResourceRequest
 from slurm_plugin.slurm.cluster_state import NodeRules, Partition
 from slurm_plugin.slurm.footprint import footprint, gpu_count, gpu_type
 
@@ -122,22 +121,25 @@ def size_option_of(job: ResourceRequest, table: PredictionTable) -> SizeOption:
     return SizeOption.CPUS if job.cpus_per_task or not job.num_tasks else SizeOption.TASKS
 
 
-def fixed_by_script(job: Job, table: PredictionTable) -> str:
+def fixed_by_script(script: JobScript, job: ResourceRequest, table: PredictionTable) -> str:
     """Words of the script that fix what would be changed; empty where there are none."""
-    return fixed_sizes(_text(job)).get(size_option_of(job, table).value, "") if job.script else ""
+    return script.fixed_sizes().get(size_option_of(job, table).value, "")
 
 
-def unchanged_by_advice(job: Job, table: PredictionTable, size: int, *, nodes: bool) -> str:
+def unchanged_by_advice(
+    script: JobScript, job: ResourceRequest, table: PredictionTable, size: int, *, nodes: bool
+) -> str:
     """Words of the script that an advice makes untrue; empty where there are none.
 
     size: what is advised, in the unit of the table, or nodes.
     nodes: whether the node count is what changes.
     """
-    if not job.script:
+    fixed = script.fixed_sizes()
+    if not fixed:
         return ""
     names = ["nodes", "tasks"] if nodes else [size_option_of(job, table).value]
     names += ["tasks"] * bool(ranks_of_gpus(job, table))
-    fixed, advised = fixed_sizes(_text(job)), _counts(job, table, size, nodes=nodes)
+    advised = _counts(job, table, size, nodes=nodes)
     untrue = (
         words
         for name in names
@@ -164,34 +166,6 @@ def step_of(job: ResourceRequest, option: SizeOption) -> int:
     if option is SizeOption.GPUS:
         return 1
     return tasks_of(job) if option is SizeOption.CPUS else job.cpus_per_task or 1
-
-
-def multiple_of(job: Job, option: SizeOption) -> int:
-    """Sizes are multiples of this: of `step_of`, and of the groups of its tasks."""
-    return step_of(job, option) * (groups_of(job) if option is SizeOption.TASKS else 1)
-
-
-def segment_of(job: Job) -> int:
-    """Node counts are multiples of this: ``--segment``, and groups of tasks on all nodes."""
-    segment = job.segment_size or 1
-    if "--segment" in job.script:  # job_submit sees it from 25.11 on
-        text = script_options(job.script).get("segment") or ""
-        segment = lcm(segment, int(text)) if text.isdecimal() and 0 < len(text) < 5 else segment
-    if not job.ntasks_per_node:
-        return segment
-    groups = groups_of(job)
-    return lcm(segment, groups // gcd(groups, job.ntasks_per_node))
-
-
-def groups_of(job: Job) -> int:
-    """Say what the number of tasks has to be a multiple of, as the script or its arguments say."""
-    if not job.script:
-        return 1
-    return task_multiple(_text(job), " ".join(job.argv[1:]))
-
-
-def _text(job: Job) -> str:
-    return f"{job.script}\n{job.input_text}" if job.input_text else job.script
 
 
 def resized(job: _Resources, table: PredictionTable, size: int) -> _Resources:
@@ -290,27 +264,18 @@ def _recounted(tres: str, count: int) -> str:
     return f"{tres[: number.start() + 1]}{count}" if number else f"{tres}:{count}"
 
 
-#: From 24.11 on ``-c 2`` says this too.
-_CPUS_PER_TASK = re.compile(r"^cpu[:=]\d+$")
-
-
-def fixed_layout(job: Job) -> Reason | None:
-    """Why the layout of a job ties it to a node count; None where it does not."""
-    devices = _CPUS_PER_TASK.sub("", job.tres_per_task)
-    if job.tres_per_job or job.tres_per_socket or devices or job.max_cpus:
-        return Reason.FIXED_CPUS
-    free = not job.ntasks_per_socket and (job.num_tasks is None or _derived(job))
-    return None if free else Reason.FIXED_TASKS
-
-
-def layouts_of(job: Job, rules: NodeRules | None) -> tuple[Layout, ...]:
+def layouts_of(
+    job: ResourceRequest, rules: NodeRules | None, *, het: bool = False
+) -> tuple[Layout, ...]:
     """Layouts of runs that can predict a job: on each node, or in all.
 
     CPUs are left open where the job has all of its nodes, whose number may differ, or where the
     partition is unknown; tasks where the job names none, for its script may.  GPUs are open
     where the job has all of its nodes: Slurm then allocates all GPUs, too.
+
+    het: whether it is a component of a heterogeneous job.
     """
-    if job.het_job_offset is not None:
+    if het:
         # Of the other components nothing is known here.
         return (Layout(shape=SOME_SHAPE),)
     if job.min_nodes is None and (job.num_tasks or gpu_count(job.tres_per_job)):
@@ -358,7 +323,7 @@ def gpus_of(job: ResourceRequest, nodes: int | None) -> tuple[int, int]:
     return on_node or UNKNOWN_GPUS, in_all or UNKNOWN_GPUS
 
 
-def change_for(job: Job, nodes: int) -> Change:
+def change_for(job: ResourceRequest, nodes: int) -> Change:
     """Fields to write so that a job without a fixed layout starts on exactly ``nodes`` nodes.
 
     ``num_tasks`` is written only where the client had derived one: otherwise ``SLURM_NTASKS``
@@ -379,15 +344,3 @@ def only_nodes(job: ResourceRequest) -> bool:
     Such a job can get its range back: the number of tasks of others follows from their count.
     """
     return job.num_tasks is None and not job.ntasks_per_node
-
-
-def _derived(job: Job) -> bool:
-    """Whether sbatch computed the number of tasks itself, from tasks per node and nodes.
-
-    Only for batch jobs: salloc and srun keep the number for their steps, and more nodes than
-    tasks stop slurmctld 22.05 with a division by zero.
-    """
-    if not job.script or not job.ntasks_per_node or job.min_nodes != job.max_nodes:
-        return False
-    tasks = (job.min_nodes or 1) * job.ntasks_per_node
-    return job.num_tasks == tasks and job.min_cpus == tasks * (job.cpus_per_task or 1)

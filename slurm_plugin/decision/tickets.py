@@ -17,6 +17,7 @@ from sacct_ingest.scripts.job_script import CommandLine
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.policy import Decision
+from slurm_plugin.decision.request import JobScript
 from slurm_plugin.protocol.decision_messages import Answer, Change, ReadyDecision
 from slurm_plugin.protocol.request_messages import Command, HookLevel, Job
 from slurm_plugin.slurm.cluster_state import Cluster
@@ -69,6 +70,7 @@ class PreparedDecision:
     """A decision on a job that is still to come."""
 
     decision_id: str
+    job: Job  #: as it is to come, without long texts
     case: DecisionContext
     decided: Decision
     answer: Answer  #: to the job as its user asked for it
@@ -83,10 +85,10 @@ class PreparedDecision:
         names = (*_SAME, *_SAME_TASKS) if self.announced else _SAME
         if given.get("num_tasks"):
             names = (*names, "num_tasks")
-        own = {name: _field(self.case.job, name) for name in names}
-        known = {name: _field(self.case.job, name) for name in _SAME_IF_NAMED}
+        own = {name: _field(self.job, name) for name in names}
+        known = {name: _field(self.job, name) for name in _SAME_IF_NAMED}
         own |= {name: value for name, value in known.items() if value is not None}
-        own["named"] = self.case.job.named or ""
+        own["named"] = self.job.named or ""
         return own | {name: given[name] for name in names if given.get(name) is not None}
 
     def is_for(self, job: Job) -> bool:
@@ -102,7 +104,7 @@ class PreparedDecision:
         """Give what job_submit needs to carry it out by itself."""
         return ReadyDecision(
             until_s=self.case.now_s + _VALID_S,
-            user_id=self.case.job.user_id or 0,
+            user_id=self.job.user_id or 0,
             fields=list(self.expected),
             values=list(self.expected.values()),
             answer=self.remaining(),
@@ -149,7 +151,7 @@ class TicketCache:
 
     def issue(self, prepared: PreparedDecision, ticket: str) -> None:
         """Keep a decision under a ticket; the user's own one of that name goes."""
-        key = (prepared.case.job.user_id or 0, ticket)
+        key = (prepared.job.user_id or 0, ticket)
         self._drop(key)
         now_s = prepared.case.now_s
         while (oldest := next(iter(self._held), None)) is not None and (
@@ -179,12 +181,17 @@ class TicketCache:
         return prepared
 
 
-def without_texts(case: DecisionContext) -> DecisionContext | None:
-    """Leave out what only the decision needed, so that little waits; None: what is left is long."""
-    job = msgspec.structs.replace(case.job, script="", argv=[], comment="", input_text="")
-    texts = [len(one) for one in msgspec.structs.astuple(job) if type(one) is str]
-    short = sum(texts) <= _LONGEST
-    return msgspec.structs.replace(case, job=job) if short else None
+def without_texts(job: Job) -> Job | None:
+    """Leave out what only the decision needs, so that little waits; None: what is left is long."""
+    short = msgspec.structs.replace(job, script="", argv=[], comment="", input_text="")
+    texts = [len(one) for one in msgspec.structs.astuple(short) if type(one) is str]
+    return short if sum(texts) <= _LONGEST else None
+
+
+def decided_on(case: DecisionContext) -> DecisionContext:
+    """Leave out what only the decision needed."""
+    request = msgspec.structs.replace(case.request, script=JobScript(), tag_fault="")
+    return msgspec.structs.replace(case, request=request)
 
 
 def given_of(answer: Answer, hook: int) -> Change | None:

@@ -26,9 +26,10 @@ from predictor.waits.history import arrival_demand
 from predictor.waits.workload import ArrivalDemand
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders
-from slurm_plugin.decision.allowed_counts import PolicySettings, Request
+from slurm_plugin.decision.allowed_counts import PolicySettings
 from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import Action, decide
+from slurm_plugin.decision.request import Request
 from slurm_plugin.evaluation.effects import Gain
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.replay.measures import (

@@ -2,7 +2,6 @@
 
 from msgspec.structs import replace
 
-from sacct_ingest.text.tag import parse_tag, tag_fault
 from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.levers import memory, node_count, soft_limit, time_limit
 from slurm_plugin.decision.levers.lever import Lever, Surroundings
@@ -37,8 +36,7 @@ def tag_texts(case: DecisionContext, decided: Decision) -> list[str]:
 
     Nothing where a job already asks for no more than it is predicted to need.
     """
-    tag, fixed = parse_tag(case.job.comment), case.request.fixed
-    fault = tag_fault(case.job.comment)
+    tag, fault, fixed = case.request.tag, case.request.tag_fault, case.request.fixed
     texts = [printable(fault)] if fault else []
     if tag is None or fixed in {Reason.OPTED_OUT, Reason.HET}:
         return texts

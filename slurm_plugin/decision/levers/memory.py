@@ -22,7 +22,7 @@ from slurm_plugin.decision.memory_need import most_between
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.sizes import nodes_of, resized, sizes_of
 from slurm_plugin.protocol.decision_messages import Change
-from slurm_plugin.protocol.request_messages import HookLevel, Job
+from slurm_plugin.protocol.request_messages import AllocationRequest, HookLevel
 from slurm_plugin.slurm.footprint import footprint
 
 _MIB = 2**20
@@ -112,10 +112,10 @@ def _lower(case: DecisionContext, decided: Decision, config: Config) -> _LowerMe
 
 def _need(case: DecisionContext, own_runs: int) -> MemoryNeed | None:
     """Give what the owner's runs needed, where that may change a job; others' runs do not count."""
-    job, request, table = case.job, case.request, case.table
-    if not request.lower_memory or request.distrusted or not job.script or job.mem_per_tres:
+    request, job, table = case.request, case.request.resources, case.table
+    if not request.lower_memory or request.distrusted or not request.script.text:
         return None
-    if job.hook < HookLevel.SIZES:
+    if job.mem_per_tres or request.hook < HookLevel.SIZES:
         return None
     if table is None or table.is_guess or not job.user_name or table.owner != job.user_name:
         return None
@@ -127,7 +127,7 @@ def _need(case: DecisionContext, own_runs: int) -> MemoryNeed | None:
 
 def _sizes(case: DecisionContext, decided: Decision) -> tuple[int, int] | None:
     """Fewest and most nodes, CPUs or GPUs that the job may get; None: not known."""
-    job, request = case.job, case.request
+    request, job = case.request, case.request.resources
     if decided.action is Action.SET and decided.chosen:
         return decided.chosen.nodes, decided.chosen.nodes
     if request.unit is not Unit.NODES:
@@ -139,8 +139,9 @@ def _sizes(case: DecisionContext, decided: Decision) -> tuple[int, int] | None:
     return request.low, max(min(request.high, largest), request.low)
 
 
-def _of_size(case: DecisionContext, size: int) -> Job:
+def _of_size(case: DecisionContext, size: int) -> AllocationRequest:
+    job = case.request.resources
     if case.request.unit is Unit.NODES or case.table is None:
-        return replace(case.job, min_nodes=size, max_nodes=size)
-    own = sizes_of(case.job, case.partition)[case.request.unit]
-    return case.job if size == own else resized(case.job, case.table, size)
+        return replace(job, min_nodes=size, max_nodes=size)
+    own = sizes_of(job, case.partition)[case.request.unit]
+    return job if size == own else resized(job, case.table, size)

@@ -31,9 +31,10 @@ def adjustment(case: DecisionContext, decided: Decision, _: Surroundings) -> Adj
 
 
 def _change(case: DecisionContext, chosen: Option) -> Change:
+    resources = case.request.resources
     if case.request.unit is Unit.NODES or case.table is None:
-        return sizes.change_for(case.job, chosen.nodes)
-    return sizes.change_of(case.job, case.table, chosen.nodes)
+        return sizes.change_for(resources, chosen.nodes)
+    return sizes.change_of(resources, case.table, chosen.nodes)
 
 
 def _line(case: DecisionContext, decided: Decision, chosen: Option) -> str:
@@ -58,7 +59,7 @@ def _planned_start(
     request = case.request
     pinned = change.min_nodes is not None and time_limit.limit_min(case, decided) is None
     ranged = request.unit is Unit.NODES and request.low < request.high
-    if not (pinned and ranged and sizes.only_nodes(case.job)) or chosen.wait_s == inf:
+    if not (pinned and ranged and sizes.only_nodes(request.resources)) or chosen.wait_s == inf:
         return {}
     latest = chosen.no_later and chosen.most_wait_s < inf
     return {

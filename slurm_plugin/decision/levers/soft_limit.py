@@ -26,7 +26,7 @@ MOST_AGE_S = 60.0
 
 def adjustment(case: DecisionContext, decided: Decision, around: Surroundings) -> Adjustment | None:
     """Write the limit to plan with, for as long as Slurm is known to plan so."""
-    minutes, cluster = case.job.time_limit, around.cluster
+    minutes, cluster = case.request.resources.time_limit, around.cluster
     if not (case.request.soft and case.site.mode is Mode.ENFORCE and minutes and cluster):
         return None
     if not case.table or not _plans(case, decided, cluster, around):
@@ -52,7 +52,7 @@ def adjustment(case: DecisionContext, decided: Decision, around: Surroundings) -
 
 
 def _partitions(case: DecisionContext) -> list[str]:
-    return (case.partition.name if case.partition else case.job.partition).split(",")
+    return (case.partition.name if case.partition else case.request.resources.partition).split(",")
 
 
 def _plans(
@@ -67,7 +67,7 @@ def _plans(
     if any(name in around.plans.resting for name in names):
         return False
     # Slurm would start the job before a reservation by its plan, and let it run across.
-    own_s = 60.0 * (case.job.time_limit or 0)
+    own_s = 60.0 * (case.request.resources.time_limit or 0)
     end_s = max(case.now_s, case.request.begin_s) + own_s + MOST_AGE_S
     parts = [part for name in names if (part := cluster.partition(name))]
     return all(part.reserved_s >= end_s for part in parts)

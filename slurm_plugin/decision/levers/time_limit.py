@@ -19,7 +19,7 @@ from slurm_plugin.text.formatting import duration
 
 def adjustment(case: DecisionContext, decided: Decision, _: Surroundings) -> Adjustment | None:
     """Write the limit, and the ``--time-min`` that backfill may cut it down to."""
-    minutes, own = limit_min(case, decided), case.job.time_limit
+    minutes, own = limit_min(case, decided), case.request.resources.time_limit
     if minutes is None:
         return None
     limits = _shortened(case, decided)
@@ -36,7 +36,7 @@ def adjustment(case: DecisionContext, decided: Decision, _: Surroundings) -> Adj
 
 def limit_min(case: DecisionContext, decided: Decision) -> int | None:
     """Time limit that is written into a job, minutes; None: its own stays."""
-    chosen, own = decided.chosen, case.job.time_limit
+    chosen, own = decided.chosen, case.request.resources.time_limit
     if case.site.mode is not Mode.ENFORCE or decided.action is Action.REFUSE or chosen is None:
         return None
     if (limits := _shortened(case, decided)) is not None:

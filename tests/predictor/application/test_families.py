@@ -21,7 +21,8 @@ from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
 from predictor.types import Form, Surface
 from sacct_ingest.records import KeyLevel
-from slurm_plugin.decision.lookup import PredictionLookup, attributes_of
+from slurm_plugin.decision.job_keys import attributes_of
+from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.reports.curve_text import render
 from tests.predictor.rows import submitted

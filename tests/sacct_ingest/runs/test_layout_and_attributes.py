@@ -16,7 +16,7 @@ from sacct_ingest.runs.layout import (
     size_layouts,
 )
 from sacct_ingest.scripts.signature import identity_of_request
-from slurm_plugin.decision.lookup import attributes_of
+from slurm_plugin.decision.job_keys import attributes_of
 from slurm_plugin.protocol.request_messages import Job
 from tests.predictor.rows import submitted
 from tests.predictor.tables.test_parts import row

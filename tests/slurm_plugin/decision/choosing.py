@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 from predictor.types import Tail
 from slurm_plugin.config.setting_types import TimeUse
-from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import decide
+from slurm_plugin.decision.request import Request
 from tests.slurm_plugin.made import NOW, amdahl, partition, rules, table, thrifty
 
 RULES = rules()

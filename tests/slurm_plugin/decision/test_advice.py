@@ -3,6 +3,7 @@
 from dataclasses import asdict, replace
 from math import inf
 
+import msgspec
 import pytest
 
 from predictor.tables.run_facts import change_of
@@ -11,9 +12,10 @@ from sacct_ingest.records import Identity
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.decision.advice import advice_of
-from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.context import DecisionContext
+from slurm_plugin.decision.eligibility import submitted
 from slurm_plugin.decision.messages import problem_texts, verdict_text
+from slurm_plugin.decision.request import Request
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.node_pool import profile
 from tests.slurm_plugin.made import NOW, history, job, partition, rules, table
@@ -23,10 +25,11 @@ ALL = partition()
 
 def advice(request=None, learned=None, part=ALL, *, fresh=True, unknown=False):
     case = DecisionContext(
-        job(),
         Identity("alice", "solve"),
         Mode.OBSERVE,
-        request or Request(low=1, high=16, limit_s=7200.0),
+        msgspec.structs.replace(
+            request or Request(low=1, high=16, limit_s=7200.0), **submitted(job())
+        ),
         None if unknown else learned or table(),
         part,
         part and part.supply,

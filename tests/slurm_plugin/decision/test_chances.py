@@ -16,10 +16,12 @@ from slurm_plugin.config.setting_types import Mode, OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline, Policy
 from slurm_plugin.decision import messages, policy
 from slurm_plugin.decision.advice import advice_of
-from slurm_plugin.decision.allowed_counts import PolicySettings, Request
+from slurm_plugin.decision.allowed_counts import PolicySettings
 from slurm_plugin.decision.context import DecisionContext
+from slurm_plugin.decision.eligibility import submitted
 from slurm_plugin.decision.node_options import DeadlineVerdict, PolicyInput
 from slurm_plugin.decision.policy import Action, decide
+from slurm_plugin.decision.request import Request
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.outlook import NodeUnits, PartitionOutlook
 from tests.slurm_plugin.decision.choosing import tailed
@@ -54,7 +56,7 @@ def part(wait_of, name="batch", **fields):
 
 def request(left_s, nodes=8, **fields):
     given = {"low": nodes, "high": nodes, "limit_s": 3600.0, "asked_limit_s": 3600.0}
-    return Request(**given | fields, deadline_s=NOW + left_s)
+    return Request(**submitted(job()) | given | fields, deadline_s=NOW + left_s)
 
 
 def judged_by(asked, where, learned=None):
@@ -139,7 +141,7 @@ def test_what_would_make_it_is_what_advice_says(low, high):
     assert decided.reason is Reason.DEADLINE_LIMIT
     reported = policy.remedies(judged_by(asked, where), [], decided)
     case = DecisionContext(
-        job(), Identity("alice", "solve"), Mode.ENFORCE, asked, TABLE, where, where.supply, NOW
+        Identity("alice", "solve"), Mode.ENFORCE, asked, TABLE, where, where.supply, NOW
     )
     advice = advice_of(case, rules(), fresh=True)
     time = advice.time_directive.removeprefix("#SBATCH ")
@@ -292,7 +294,7 @@ def rows_of(left_s, limit_s, nodes, where):
     asked = request(left_s, nodes, limit_s=limit_s, asked_limit_s=limit_s)
     asked = replace(asked, fixed=Reason.FIXED_COUNT, time_use=TimeUse.ADVISE)
     case = DecisionContext(
-        job(), Identity("alice", "solve"), Mode.OBSERVE, asked, tailed(), where, where.supply, NOW
+        Identity("alice", "solve"), Mode.OBSERVE, asked, tailed(), where, where.supply, NOW
     )
     made = advice_of(case, rules(), fresh=True)
     return {row.nodes: row for row in made.rows}

@@ -15,11 +15,11 @@ from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config, ModeRule, OptIn
-from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.explore import PendingTries, TriedCount, tries_of
 from slurm_plugin.decision.messages import announced
 from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import Action, decide
+from slurm_plugin.decision.request import Request
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Cluster
 from tests.predictor.rows import row, submitted

@@ -11,9 +11,9 @@ from predictor.waits.estimate import WaitEstimate
 from sacct_ingest.text.admin_comment import parse
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
-from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import Action, as_scheduled, decide
+from slurm_plugin.decision.request import Request
 from slurm_plugin.slurm.node_pool import profile
 from tests.slurm_plugin.decision.choosing import RULES, choose, policy
 from tests.slurm_plugin.decision.submitting import advisor, submit

@@ -16,9 +16,10 @@ from predictor.waits.workload import ArrivalDemand
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Bystanders, OnMissed, TimeUse
 from slurm_plugin.config.settings import Deadline
-from slurm_plugin.decision.allowed_counts import Request, choices, standing
+from slurm_plugin.decision.allowed_counts import choices, standing
 from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import Action, every_option
+from slurm_plugin.decision.request import Request
 from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.slurm.node_pool import profile
 from tests.slurm_plugin.decision.choosing import REQUEST, RULES, choose, policy, tailed, timed

@@ -10,9 +10,9 @@ from msgspec.structs import fields, replace
 from predictor.types import Verdict
 from slurm_plugin.config.setting_types import OnMissed, TimeUse
 from slurm_plugin.config.settings import Band, Deadline, Policy, TimeLimit
-from slurm_plugin.decision.allowed_counts import Request
 from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyInput
 from slurm_plugin.decision.policy import Action, as_scheduled, every_option, limits_to_ask
+from slurm_plugin.decision.request import Request
 from slurm_plugin.decision.time_limits import TimeLimits
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.node_pool import profile

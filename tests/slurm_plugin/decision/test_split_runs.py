@@ -12,7 +12,8 @@ from sacct_ingest.job_run import JobRun
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.store import Store
-from slurm_plugin.decision.lookup import PredictionLookup, attributes_of
+from slurm_plugin.decision.job_keys import attributes_of
+from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.sizes import layouts_of
 from slurm_plugin.protocol.request_messages import Job
 from tests.engine_jobs import job_of, run_of, submissions

@@ -5,13 +5,8 @@ from dataclasses import replace
 import pytest
 
 from sacct_ingest.runs.layout import UNKNOWN_GPUS, Layout, Unit
-from slurm_plugin.decision.sizes import (
-    change_for,
-    fixed_layout,
-    layouts_of,
-    size_layouts_of,
-    sizes_of,
-)
+from slurm_plugin.decision.eligibility import fixed_layout
+from slurm_plugin.decision.sizes import change_for, layouts_of, size_layouts_of, sizes_of
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job

@@ -1,10 +1,18 @@
-"""Every field of a job on the wire decides something, or is named here with what reads it."""
+"""Every field of a job on the wire decides something, or is named here with what reads it.
+
+It is read where a job comes in: behind that there is its `Request`.
+"""
+
+import ast
+from pathlib import Path
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-from slurm_plugin.protocol.request_messages import Job
+from slurm_plugin.decision import service as service_module
+from slurm_plugin.decision.eligibility import submitted
+from slurm_plugin.protocol.request_messages import AllocationRequest, Job
 from tests.slurm_plugin.decision.requests_of_all_shapes import SITES, requests, service
 from tests.slurm_plugin.made import NOW
 
@@ -65,6 +73,38 @@ EXAMPLES = {
     "script": "#!/bin/sh\nmpirun -np 3 ./x\n",
     "node_sizes": True,
 }
+
+
+#: Modules that read a job as it is on the wire, to make a request of it or to hold it against one.
+RESOLVING = {
+    "decision/context_builder.py",
+    "decision/eligibility.py",
+    "decision/job_keys.py",
+    "decision/service.py",
+    "decision/tickets.py",
+    "slurm/job_request.py",
+}
+
+
+def test_what_decides_on_a_request_does_not_read_the_job_on_the_wire():
+    package = Path(service_module.__file__).parents[1]
+    modules = [*package.glob("decision/**/*.py"), *package.glob("slurm/**/*.py")]
+    readers = {str(path.relative_to(package)) for path in modules if reads_jobs(path)}
+    assert readers == RESOLVING
+
+
+def reads_jobs(path):
+    """Whether a module imports the wire's job, at its top or in a function."""
+    imports = [one for one in ast.walk(ast.parse(path.read_text())) if type(one) is ast.ImportFrom]
+    names = {(one.module, alias.name) for one in imports for alias in one.names}
+    messages = "slurm_plugin.protocol.request_messages"
+    return bool(names & {(messages, "Job"), ("slurm_plugin.protocol", "request_messages")})
+
+
+def test_a_request_holds_no_more_of_a_job_than_it_says():
+    """A job is an allocation request, too, and would pass for one with all of its other fields."""
+    job = next(requests(0))
+    assert type(submitted(job)["resources"]) is AllocationRequest
 
 
 def test_no_field_is_left_out():
