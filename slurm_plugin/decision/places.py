@@ -128,7 +128,9 @@ def _worth_showing(choices: Sequence[Choice]) -> bool:
     known = [choice for choice in choices if not choice.unlike]
     ends_s = [_end_s(row) for choice in known if (row := choice.row) is not None]
     typed = any(choice.advice.node_type for choice in known)
-    return len(known) > 1 and (typed or max(ends_s) - min(ends_s) >= STARTING_S)
+    return len(known) > 1 and (
+        typed or max(ends_s, default=0.0) - min(ends_s, default=0.0) >= STARTING_S
+    )
 
 
 def _reason(choice: Choice) -> str:
