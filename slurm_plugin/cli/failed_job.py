@@ -6,7 +6,7 @@ Everything is asked and read as the user who asks, and of nobody's jobs but that
 import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -47,7 +47,14 @@ from slurm_plugin.slurm.ended_job import (
 )
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.output_end import end_of_output
-from slurm_plugin.slurm.rerun_line import More, RerunLine, ScriptFile, rerun_line
+from slurm_plugin.slurm.rerun_line import (
+    More,
+    RerunLine,
+    ScriptFile,
+    Successors,
+    rerun_line,
+    successors,
+)
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, duration, printable
 
@@ -92,6 +99,11 @@ class Again:
     runs: Sequence[EndedJob]
     why: str = ""
 
+    @property
+    def tasks(self) -> list[int]:
+        """Tasks of an array that it runs."""
+        return [run.array_task_id for run in self.runs if run.array_task_id is not None]
+
 
 def failed_job(
     job_id: int, task: int | None, config: Config, *, wait_s: float = _ACCOUNTED_S
@@ -113,7 +125,7 @@ def failed_job(
         raise NimoError(f"{which} is in the queue again: Slurm runs it once more by itself")
     failed = [run for run in ended if has_failed(run)]
     # Tasks that were cancelled are not wanted, unless nothing else is meant.
-    wanted = [run for run in failed if run.state is not JobState.CANCELLED] or failed
+    wanted = [run for run in failed if _is_wanted(run)] or failed
     if not wanted:
         tasks = f": {count(len(ended), 'task')} of it ended" if len(ended) > 1 else ""
         raise NimoError(f"{which} completed{tasks}")
@@ -139,6 +151,11 @@ def _ended(
         if over <= {run.array_task_id for run in ended} or time.monotonic() >= give_up_s:
             return ended, len(queue) - len(over)
         time.sleep(1)
+
+
+def _is_wanted(run: EndedJob) -> bool:
+    """Whether a task failed that nobody cancelled."""
+    return has_failed(run) and run.state is not JobState.CANCELLED
 
 
 def _is_own(run: EndedJob) -> bool:
@@ -267,6 +284,29 @@ def _history(run: EndedJob, config: Config) -> list[RunRow]:
                 if len(rows) >= _FEWEST:
                     return [start for row in rows for start in row.each_start()]
     return []
+
+
+def successors_of(
+    job: FailedJob, tasks_of: Mapping[str, Sequence[int]], config: Config
+) -> Successors:
+    """Give what stands for a job that runs again, for those that wait for it.
+
+    tasks_of: the new jobs, with the tasks of an array that each runs.
+    """
+    if not job.array:
+        (new,) = tasks_of
+        return Successors(whole=new, each=new)
+    run_again = {task for tasks in tasks_of.values() for task in tasks}
+    timeout_s = config.local.timeout_s
+    queue = in_queue(job.job_id, partial(commands.run, timeout_s=timeout_s))
+    sacct = LiveSacct(cluster=config.cluster, timeout_s=timeout_s)
+    ended = ended_tasks(job.job_id, None, sacct)
+    return successors(
+        job.job_id,
+        tasks_of,
+        unfinished=sorted(task for task, over in queue.items() if task is not None and not over),
+        lost=any(_is_wanted(run) and run.array_task_id not in run_again for run in ended),
+    )
 
 
 def _output_of(run: EndedJob) -> Path | None:

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from sacct_ingest.scripts.job_script import CommandLine, script_options
@@ -139,22 +140,73 @@ def _with_memory(
     return kept | {asked[0]: f"{max(mib, -(-had // 2**20)):.0f}M"}
 
 
-def dependents(listing: str, job_id: int) -> dict[str, str]:
-    r"""Give the jobs that wait for one, and what they wait for, with ``{}`` in its place.
+@dataclass(frozen=True, slots=True)
+class Successors:
+    """What stands for a job that others wait for, in the terms of ``--dependency``.
+
+    whole: for all of it; None: not all of it runs again.
+    tasks: for a task of an array.
+    each: for each task by its own index (``aftercorr``); None: nothing does.
+    """
+
+    whole: str | None = None
+    tasks: Mapping[int, str] = field(default_factory=dict)
+    each: str | None = None
+
+    def of(self, kind: str, task: str | None) -> str | None:
+        """Give it for a kind of dependency on a task, or on all of the job; None: it stays."""
+        if task is not None and task != "*":
+            return self.tasks.get(int(task))
+        return self.each if kind == "aftercorr" else self.whole
+
+
+def successors(
+    job_id: int, ids: Mapping[str, Sequence[int]], *, unfinished: Iterable[int], lost: bool
+) -> Successors:
+    """Give what stands for an array whose tasks run again.
+
+    ids: new jobs, with the tasks that each runs.
+    unfinished: tasks of the old one that have not ended.
+    lost: whether others of its tasks failed, which do not run again.
+
+    >>> successors(7, {"9": [2, 4]}, unfinished=[5], lost=False).whole
+    '9:7_5'
+    """
+    old = [f"{job_id}_{task}" for task in unfinished]
+    return Successors(
+        whole=None if lost else ":".join([*ids, *old]),
+        tasks={task: f"{new}_{task}" for new, tasks in ids.items() for task in tasks},
+        each=next(iter(ids)) if len(ids) == 1 and not old and not lost else None,
+    )
+
+
+def dependents(listing: str, job_id: int, new: Successors) -> dict[str, str | None]:
+    r"""Give the jobs that wait for one, and what they are to wait for; None: nothing changes.
 
     listing: of ``squeue -o "%i %E"``.
 
-    >>> dependents("12 afterok:11(failed),afterany:9(unfulfilled)\n13 afterok:111(failed)", 11)
-    {'12': 'afterok:{},afterany:9'}
+    >>> waiting = "12 afterok:11(failed),afterany:9(unfulfilled)\n13 afterok:111(failed)"
+    >>> dependents(waiting, 11, Successors("14"))
+    {'12': 'afterok:14,afterany:9'}
     """
-    made = {}
-    own = re.compile(rf"(?<=:){job_id}(?:_\*)?(?=[(,:+?]|\Z)")
+    made: dict[str, str | None] = {}
+    own = re.compile(rf":{job_id}(?:_(\d+|\*))?(?=[(,:+?]|\Z)")
     for row in listing.splitlines():
         waiting, _, said = row.strip().partition(" ")
-        if own.search(said) and "aftercorr" not in said:
-            bare = re.sub(r"\((?:un)?fulfilled\)|\(failed\)", "", own.sub("{}", said))
-            made[waiting] = bare
+        if own.search(said):
+            bare = re.sub(r"\((?:un)?fulfilled\)|\(failed\)", "", said)
+            clauses = (
+                own.sub(partial(_successor, new, clause), clause)
+                for clause in re.split("([,?])", bare)
+            )
+            text = "".join(clauses)
+            made[waiting] = text if text != bare else None
     return made
+
+
+def _successor(new: Successors, clause: str, found: re.Match[str]) -> str:
+    stands = new.of(clause.partition(":")[0], found[1])
+    return found[0] if stands is None else f":{stands}"
 
 
 def submitted(argv: Sequence[str]) -> list[str]:

@@ -9,12 +9,16 @@ that failed run again.
 import argparse
 import re
 import sys
-from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
-from sacct_ingest.errors import SlurmError
+from sacct_ingest.errors import NimoError, SlurmError
 from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.text.formatting import count
+
+if TYPE_CHECKING:  # heavy, and --help needs none
+    from slurm_plugin.cli.failed_job import FailedJob
+    from slurm_plugin.config.settings import Config
 
 EXAMPLE = """\
   nimo again 4711
@@ -51,9 +55,10 @@ def run(args: argparse.Namespace) -> int:
     if args.submit:
         ids = [_submit(one.line.argv) for one in made]
         for new, one in zip(ids, made, strict=True):
-            tasks = f", {count(len(one.runs), 'task')} of it" if job.array else ""
+            tasks = f", {count(len(one.tasks), 'task')} of it" if job.array else ""
             print(f"Submitted batch job {new} for job {job_id}{tasks}")
-        _move_dependents(job_id, ids)
+        tasks_of = {new: one.tasks for new, one in zip(ids, made, strict=True)}
+        _move_dependents(job, tasks_of, config)
     return 0
 
 
@@ -64,31 +69,32 @@ def _submit(argv: tuple[str, ...]) -> str:
     return commands.submit(submitted(argv), timeout_s=_TIMEOUT_S)
 
 
-def _move_dependents(job_id: int, ids: list[str]) -> None:
-    """Have the user's jobs that wait for the old job wait for the new ones."""
-    from slurm_plugin.slurm import commands  # noqa: PLC0415 - heavy
+def _move_dependents(job: "FailedJob", tasks_of: dict[str, list[int]], config: "Config") -> None:
+    """Have the user's jobs that wait for the old job wait for what stands for it."""
+    from slurm_plugin.cli import failed_job  # noqa: PLC0415 - heavy
+    from slurm_plugin.slurm import commands  # noqa: PLC0415
     from slurm_plugin.slurm.rerun_line import dependents  # noqa: PLC0415
 
     ask = partial(commands.run, timeout_s=_TIMEOUT_S)
     try:
         listing = ask(("squeue", "--me", "-h", "-t", "PD", "-o", "%i %E"))
-    except SlurmError as error:
+        new = failed_job.successors_of(job, tasks_of, config)
+    except NimoError as error:
         print(
             f"nimo again: jobs that wait for the old one were not looked for: {error}",
             file=sys.stderr,
         )
         return
-    for waiting, said in dependents(listing, job_id).items():
-        with suppress(SlurmError):
-            ask(
-                (
-                    "scontrol",
-                    "update",
-                    f"jobid={waiting}",
-                    f"dependency={said.replace('{}', ':'.join(ids))}",
-                )
-            )
-            print(f"Job {waiting} waits for {' and '.join(ids)} now")
+    for waiting, condition in dependents(listing, job.job_id, new).items():
+        if condition is None:
+            print(f"Job {waiting} waits as before: not all that it waits for runs again")
+            continue
+        try:
+            ask(("scontrol", "update", f"jobid={waiting}", f"dependency={condition}"))
+        except SlurmError as error:
+            print(f"nimo again: job {waiting} waits as before: {error}", file=sys.stderr)
+        else:
+            print(f"Job {waiting} waits for the new one now: {condition}")
 
 
 def _job(text: str) -> tuple[int, int | None]:

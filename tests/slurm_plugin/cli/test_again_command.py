@@ -92,6 +92,17 @@ print(77)
 """,
         )
 
+    def lets_change_jobs(self):
+        """Have scontrol take what it is told."""
+        self.program(
+            "scontrol",
+            f"""\
+#!/bin/sh
+[ "$*" != "show config" ] || echo "ClusterName = pine"
+echo "$*" >>{self.folder}/scontrol
+""",
+        )
+
     def program(self, name, text):
         (self.bin / name).write_text(text)
         (self.bin / name).chmod(0o755)
@@ -180,20 +191,41 @@ def test_of_an_array_the_tasks_that_failed_each_with_what_they_lacked(slurm, cap
 
 def test_it_is_submitted_and_jobs_that_waited_follow(slurm, capsys):
     slurm.job(7, "TIMEOUT")
-    slurm.program(
-        "scontrol",
-        f"""\
-#!/bin/sh
-[ "$*" != "show config" ] || echo "ClusterName = pine"
-echo "$*" >>{slurm.folder}/scontrol
-""",
-    )
+    slurm.lets_change_jobs()
     said = again(capsys, "7", "--submit")
-    assert said == "Submitted batch job 77 for job 7\nJob 12 waits for 77 now\n"
+    assert said == (
+        "Submitted batch job 77 for job 7\nJob 12 waits for the new one now: afterok:77\n"
+    )
     assert slurm.submitted == [
         "--parsable", "--time=02:00:00", f"--chdir={slurm.work}", str(slurm.script), "in.dat",
     ]  # fmt: skip
     assert "update jobid=12 dependency=afterok:77" in (slurm.folder / "scontrol").read_text()
+
+
+def test_what_waits_for_an_array_waits_for_its_tasks_that_still_run_too(slurm, capsys):
+    for task in (1, 2):
+        slurm.job(f"7_{task}", "FAILED", JobIDRaw=20 + task)
+    (slurm.folder / "queue").write_text("7_1 FAILED\n7_2 FAILED\n7_3 RUNNING\n")
+    slurm.lets_change_jobs()
+    assert "Job 12 waits for the new one now: afterok:77:7_3\n" in again(capsys, "7", "--submit")
+
+
+def test_what_waits_for_an_array_of_which_one_task_runs_again_waits_as_before(slurm, capsys):
+    for task in (1, 2):
+        slurm.job(f"7_{task}", "FAILED", JobIDRaw=20 + task)
+    slurm.lets_change_jobs()
+    assert again(capsys, "7_2", "--submit").splitlines() == [
+        "Submitted batch job 77 for job 7, 1 task of it",
+        "Job 12 waits as before: not all that it waits for runs again",
+    ]
+
+
+def test_a_job_that_slurm_does_not_let_wait_for_another_is_named(slurm, capsys):
+    slurm.job(7, "TIMEOUT")
+    assert main(["again", "7", "--submit"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "Submitted batch job 77 for job 7\n"
+    assert "nimo again: job 12 waits as before: " in said.err
 
 
 def test_tasks_that_have_not_ended_are_left_out_and_those_that_have_are_waited_for(

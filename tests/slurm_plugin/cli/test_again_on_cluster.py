@@ -87,6 +87,31 @@ def test_of_an_array_the_failed_tasks_run_again_and_dependents_follow(user):
     assert user.states(waits) == {str(waits): "COMPLETED"}
 
 
+def test_what_waits_for_tasks_follows_them(user):
+    (user.work / "again").unlink(missing_ok=True)
+    job_id = user.ended("--array=1-5", "tasks.sh", "x")
+    of_task, of_all, of_each = (
+        user.cluster.sbatch(*words, cwd=user.work)
+        for words in (
+            (f"--dependency=afterok:{job_id}_2", "slow.sh"),
+            (f"--dependency=afterok:{job_id}", "slow.sh"),
+            ("--array=1-5", f"--dependency=aftercorr:{job_id}", "slow.sh"),
+        )
+    )
+    (user.work / "again").touch()
+    said = user.nimo("again", f"{job_id}_2", "--submit").stdout
+    new = int(re.match(r"Submitted batch job (\d+) for job ", said)[1])
+    assert f"Job {of_task} waits for the new one now: afterok:{new}_2\n" in said
+    assert f"Job {of_all} waits as before: " in said
+    assert user.states(of_all) == {str(of_all): "PENDING"}
+    newer, said = user.again(job_id)
+    assert f"Job {of_all} waits for the new one now: afterok:{newer}\n" in said
+    for one in (of_task, of_all, of_each):
+        user.cluster.wait(one, accounted=True)
+        assert set(user.states(one).values()) == {"COMPLETED"}
+    assert len(user.states(of_each)) == 5
+
+
 def test_a_job_that_ran_out_of_memory_gets_more_of_it_alone(user):
     job_id = user.ended("hungry.sh")
     assert "hungry.sh" in user.nimo("why", str(job_id)).stdout

@@ -6,7 +6,14 @@ import pytest
 
 from sacct_ingest.records import JobState
 from slurm_plugin.slurm.ended_job import EndedJob, command_line_of
-from slurm_plugin.slurm.rerun_line import More, ScriptFile, dependents, rerun_line
+from slurm_plugin.slurm.rerun_line import (
+    More,
+    ScriptFile,
+    Successors,
+    dependents,
+    rerun_line,
+    successors,
+)
 
 FILE = ScriptFile(Path("/scratch/job.sh"), "#!/bin/sh\nsrun x\n")
 
@@ -69,8 +76,36 @@ def test_jobs_that_wait_for_it():
             "13 singleton(unfulfilled)",
         ]
     )
-    assert dependents(listing, 2) == {
-        "8": "afterok:{}",
-        "9": "afterany:{}?afterok:22",
-        "12": "afterok:5:{}",
+    assert dependents(listing, 2, Successors("31:32", each="31")) == {
+        "8": "afterok:31:32",
+        "9": "afterany:31:32?afterok:22",
+        "11": "aftercorr:31",
+        "12": "afterok:5:31:32",
+    }
+
+
+def test_jobs_that_wait_for_tasks_of_an_array():
+    listing = "\n".join(
+        [
+            "8 afterok:2_4(failed),afterok:2_40(unfulfilled)",
+            "9_[2,4] aftercorr:2_*(failed)",
+            "10 afterany:2_*(unfulfilled)+10",
+            "11 afterok:2_5(unfulfilled)",
+        ]
+    )
+    some = successors(2, {"31": [3], "32": [4]}, unfinished=[5, 40], lost=False)
+    assert dependents(listing, 2, some) == {
+        "8": "afterok:32_4,afterok:2_40",
+        "9_[2,4]": None,  # two jobs have its tasks
+        "10": "afterany:31:32:2_5:2_40+10",
+        "11": None,
+    }
+    every = successors(2, {"31": [2, 4]}, unfinished=[], lost=False)
+    assert dependents(listing, 2, every)["9_[2,4]"] == "aftercorr:31"
+    one = successors(2, {"31": [4]}, unfinished=[], lost=True)
+    assert dependents(listing, 2, one) == {
+        "8": "afterok:31_4,afterok:2_40",
+        "9_[2,4]": None,
+        "10": None,  # other tasks failed, too
+        "11": None,
     }
