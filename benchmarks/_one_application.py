@@ -23,9 +23,9 @@ from sacct_ingest.records import DecisionRow, JobState, KeyLevel
 from sacct_ingest.store import Store
 from slurm_plugin.config.settings import Deadline, Policy
 from slurm_plugin.decision.allowed_counts import PolicySettings
-from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import Action, Decision, decide
 from slurm_plugin.decision.request import Request
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.node_pool import NodeShare, profile
 
@@ -118,7 +118,7 @@ class Application:
             outlook=GivenWaits(wait_s),
         )
         request = Request(low=low, high=high, asked=asked, given=given, explore=not self._tries)
-        return decide(PolicyInput(request, self.table, part.supply, RULES, now_s))
+        return decide(Situation(request, self.table, part.supply, RULES, now_s))
 
     def ran(
         self,

@@ -34,9 +34,9 @@ from sacct_ingest.store import RunRow
 from slurm_plugin.config.settings import Deadline, Policy
 from slurm_plugin.decision.advice import best_of
 from slurm_plugin.decision.allowed_counts import PolicySettings
-from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import decide, every_option
 from slurm_plugin.decision.request import Request
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.node_pool import profile
 
@@ -172,8 +172,8 @@ def _has_advice(table: PredictionTable, size: int, row: RunRow) -> bool:
     request = Request(
         low=1, high=largest, asked=size, limit_s=limit_s, unit=table.unit, given=(size, size)
     )
-    decided = decide(PolicyInput(request, table, part.supply, RULES, now_s))
-    options = every_option(PolicyInput(request, table, part.supply, RULES, now_s), decided)
+    decided = decide(Situation(request, table, part.supply, RULES, now_s))
+    options = every_option(Situation(request, table, part.supply, RULES, now_s), decided)
     return best_of(decided, options, request, RULES.policy, table) is not None
 
 

@@ -16,20 +16,14 @@ from sacct_ingest.runs.submission import JobKind
 from slurm_plugin.config.settings import Policy
 from slurm_plugin.decision import messages, sizes
 from slurm_plugin.decision import policy as choosing
-from slurm_plugin.decision.allowed_counts import (
-    PolicySettings,
-    is_own_work,
-    is_serial,
-    is_supported,
-    scales,
-)
+from slurm_plugin.decision.allowed_counts import is_own_work, is_serial, is_supported, scales
 from slurm_plugin.decision.array_end import array_text
-from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.limit_advice import LimitBasis, basis_of, limits_to_ask, reservation_text
 from slurm_plugin.decision.memory_need import memory_to_ask
-from slurm_plugin.decision.node_options import STARTING_S, Option, PolicyInput, end_differences
+from slurm_plugin.decision.node_options import STARTING_S, Option, end_differences
 from slurm_plugin.decision.request import Request
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.time_limits import TimeLimits
 from slurm_plugin.evaluation.costs import (
     check_series,
@@ -66,22 +60,14 @@ _ENOUGH = 0.9
 _FOR_ADVICE = frozenset({Reason.OTHERS_RUNS, Reason.FEW_OWN_RUNS})
 
 
-def advice_of(
-    case: DecisionContext,
-    rules: PolicySettings,
-    *,
-    fresh: bool,
-    others: Callable[[], Sequence[Supply]] = tuple,
-) -> Advice:
+def advice_of(case: Situation, *, others: Callable[[], Sequence[Supply]] = tuple) -> Advice:
     """Make the advice for a job.
 
-    case: the job and its context.
-    rules: the site's settings.
-    fresh: whether the view of the job's partition can be believed; otherwise the advice is that for
-        an idle cluster, without waits.
+    Where its nodes are unknown it is that for an idle cluster, without waits.
+
     others: gives what partitions have that the job might ask for instead.
     """
-    submitted = case
+    submitted, rules, fresh = case, case.rules, case.blind is None
     if case.request.distrusted in _FOR_ADVICE:
         case = replace(case, request=replace(case.request, distrusted=None))
     table, request = case.table, case.request
@@ -105,22 +91,22 @@ def advice_of(
     advice.observe = messages.next_run(table, largest, ended)
     advice.limit_text = messages.endings_text(case)
     if not table.nodes:
-        advice.reason = messages.reason_text(messages.without_times(table))
+        advice.reason = messages.reason_text(choosing.without_times(table))
         return advice
     supply = case.supply if fresh and case.supply else _idle(case, table)
     considered = choosing.advised(_considered(case, supply))
-    given = PolicyInput(considered, table, supply, rules, case.now_s)
-    decided = choosing.decide(given)
+    case = replace(case, request=considered, supply=supply, blind=None)
+    decided = choosing.decide(case)
     if decided.request is not None:
         table = for_request(table, decided.request.nodes, considered.given)
         _describe_own(advice, table, case.request.resources.user_name)
-    options = choosing.every_option(given, decided)
+    options = choosing.every_option(case, decided)
     best = best_of(decided, options, considered, rules.policy, table)
     own_work = may_be_pasted(submitted, table)
     advice.reason = _reason(decided.reason, considered, table, fresh=fresh)
     if best is not None:
         _recommend(advice, best.nodes, submitted, rules.policy.memory_margin)
-    basis = basis_of(case, considered, decided, table, rules, supply)
+    basis = basis_of(case, decided, table)
     if own_work:
         queue = supply if fresh else None
         _name_limit(advice, case, basis, best or decided.chosen, queue)
@@ -149,13 +135,13 @@ def advice_of(
         advice.limit_text = messages.short_limit(base.prediction, request)
     _describe_array(advice, case, (best or base) if own_work else None, supply if fresh else None)
     _mark_front(advice.rows)
-    _add_amounts(advice, submitted, table, supply, rules, fresh=fresh)
+    _add_amounts(advice, submitted, table, supply)
     advice.meets_deadline = decided.deadline_met
     advice.sure = rules.deadline.confidence
     enough = [r for r in advice.rows if r.chance is not None and r.chance >= advice.sure]
     cheapest = min(enough, key=lambda r: (r.node_hours, r.nodes), default=None)
     advice.cheapest_sure = cheapest.nodes if cheapest else None
-    advice.deadline_text = _deadline_text(submitted, supply, rules, others)
+    advice.deadline_text = _deadline_text(submitted, supply, others)
     return advice
 
 
@@ -166,17 +152,12 @@ def _reason(reason: Reason, request: Request, table: PredictionTable, *, fresh: 
     return f"{text} ({queue})" if text and queue else text or queue
 
 
-def _deadline_text(
-    case: DecisionContext,
-    supply: Supply,
-    rules: PolicySettings,
-    others: Callable[[], Sequence[Supply]],
-) -> str:
+def _deadline_text(case: Situation, supply: Supply, others: Callable[[], Sequence[Supply]]) -> str:
     """Say what the submission of the job as it is would say of its deadline."""
     if case.table is None or case.request.deadline_s is None:
         return ""
     request = replace(case.request, explore=False)
-    submitted = PolicyInput(request, case.table, supply, rules, case.now_s)
+    submitted = replace(case, request=request, supply=supply, blind=None)
     decided = choosing.decide(submitted)
     if decided.reason in MISSED:
         places = others() if request.unit is Unit.NODES else ()
@@ -184,7 +165,7 @@ def _deadline_text(
     return messages.deadline_text(decided, request, now_s=case.now_s)
 
 
-def may_be_pasted(case: DecisionContext, table: PredictionTable) -> bool:
+def may_be_pasted(case: Situation, table: PredictionTable) -> bool:
     """Whether lines to paste may come of a table: of the user's own runs of this work.
 
     Or of those that the site takes for them (``decide: true``).
@@ -194,11 +175,7 @@ def may_be_pasted(case: DecisionContext, table: PredictionTable) -> bool:
 
 
 def _name_limit(
-    advice: Advice,
-    case: DecisionContext,
-    basis: LimitBasis,
-    chosen: Option | None,
-    queue: Supply | None,
+    advice: Advice, case: Situation, basis: LimitBasis, chosen: Option | None, queue: Supply | None
 ) -> None:
     """Name a limit for the count that is advised, or that the job asks for.
 
@@ -218,7 +195,7 @@ def _name_limit(
         advice.time_text = " ".join(filter(None, (basis.text(nodes, limits), reserved)))
 
 
-def _put_limit(advice: Advice, limits: TimeLimits | None, case: DecisionContext) -> None:
+def _put_limit(advice: Advice, limits: TimeLimits | None, case: Situation) -> None:
     """Put in the line for a time limit, but for one that reaches beyond the deadline."""
     deadline_s = case.request.deadline_s or inf
     if limits is not None and case.now_s + limits.limit_s > deadline_s:
@@ -250,17 +227,9 @@ def _mark_front(rows: Sequence[Row]) -> None:
         row.front = not any(one != own and all(map(le, one, own)) for one in costs)
 
 
-def _add_amounts(
-    advice: Advice,
-    case: DecisionContext,
-    table: PredictionTable,
-    supply: Supply,
-    rules: PolicySettings,
-    *,
-    fresh: bool,
-) -> None:
+def _add_amounts(advice: Advice, case: Situation, table: PredictionTable, supply: Supply) -> None:
     """Add energy, cost and CO2e to the rows, and the hour at which the job emits least."""
-    energy, each = rules.energy, None
+    energy, each, fresh = case.rules.energy, None, case.blind is None
     taken = footprint(case.request.resources, case.partition) if fresh and case.partition else None
     if taken and not table.layout.in_all:
         each = taken.cpus, dict(taken.gres).get("gpu", 0)
@@ -356,7 +325,7 @@ def _lower(advice: Advice, decided: choosing.Decision, table: PredictionTable) -
         advice.verdict_text, advice.problems = "The prediction is doubtful.", []
 
 
-def _idle(case: DecisionContext, table: PredictionTable) -> Supply:
+def _idle(case: Situation, table: PredictionTable) -> Supply:
     """Stand in for a cluster without a view: empty, and no larger than it or the table is known."""
     known = case.supply.most if case.supply else table.in_cluster
     ran = [one.nodes for one in ran_on(table)]
@@ -369,7 +338,7 @@ def _idle(case: DecisionContext, table: PredictionTable) -> Supply:
     )
 
 
-def _considered(case: DecisionContext, supply: Supply) -> Request:
+def _considered(case: Situation, supply: Supply) -> Request:
     """Make the request of somebody who has not decided yet: any count, compared with theirs."""
     request, table = replace(case.request, explore=False), case.table
     open_ = _OPEN_QUESTION if request.unit is Unit.NODES else _OPEN_QUESTION | _OPEN_SIZE
@@ -423,7 +392,7 @@ def best_of(
     return min(within, key=lambda one: (one.cost_s, one.nodes), default=None)
 
 
-def _recommend(advice: Advice, nodes: int, case: DecisionContext, margin: float) -> None:
+def _recommend(advice: Advice, nodes: int, case: Situation, margin: float) -> None:
     """Put in the count to take, and the lines and texts that go with it.
 
     Where they are not the user's own runs of this work, there is nothing to paste.
@@ -445,7 +414,7 @@ def _recommend(advice: Advice, nodes: int, case: DecisionContext, margin: float)
 
 
 def _describe_array(
-    advice: Advice, case: DecisionContext, shown: Option | None, supply: Supply | None
+    advice: Advice, case: Situation, shown: Option | None, supply: Supply | None
 ) -> None:
     """Say of an array that the numbers are those of a task, and when all tasks have ended.
 
@@ -462,9 +431,7 @@ def _describe_array(
     advice.size_text = " ".join(filter(None, texts))
 
 
-def _memory_directive(
-    case: DecisionContext, table: PredictionTable, size: int, margin: float
-) -> str:
+def _memory_directive(case: Situation, table: PredictionTable, size: int, margin: float) -> str:
     """Give the line for the memory to ask for; empty if the job asks for enough."""
     job, part = case.request.resources, case.partition or UNKNOWN
     nodes, other = 1, job

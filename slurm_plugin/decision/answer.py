@@ -12,15 +12,15 @@ from sacct_ingest.text import admin_comment
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.decision import messages
 from slurm_plugin.decision.adjustment import change_of, lines_of
-from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.levers.all_levers import tag_texts
 from slurm_plugin.decision.policy import Action, Decision
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.protocol.decision_messages import Answer, Change
 from slurm_plugin.protocol.reasons import MISSED, Reason
 
 
-def permitted(case: DecisionContext, decided: Decision) -> Answer:
+def permitted(case: Situation, decided: Decision) -> Answer:
     """Answer with as much of a decision as the mode of the job permits."""
     mode, request, now_s = case.site.mode, case.request, case.now_s
     answer = Answer(reason=decided.reason)
@@ -56,13 +56,7 @@ def permitted(case: DecisionContext, decided: Decision) -> Answer:
 
 
 def row_of(
-    case: DecisionContext,
-    decided: Decision,
-    answer: Answer,
-    *,
-    decision_id: str,
-    cluster: str,
-    via: str,
+    case: Situation, decided: Decision, answer: Answer, *, decision_id: str, cluster: str, via: str
 ) -> DecisionRow:
     """Row of the store: the request, the prediction, the decision and the change."""
     given = answer.set or Change()
@@ -121,9 +115,7 @@ def row_of(
 _OF_JOB = ("account", "qos", "min_nodes", "max_nodes")
 
 
-def note_of(
-    case: DecisionContext, decided: Decision, change: Change | None, *, decision_id: str
-) -> str:
+def note_of(case: Situation, decided: Decision, change: Change | None, *, decision_id: str) -> str:
     """Text for the job's admin_comment; empty without a prediction."""
     adjustments = decided.adjustments if change else ()
     predictions = [adjustment.prediction for adjustment in adjustments if adjustment.prediction]

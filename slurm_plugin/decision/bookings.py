@@ -11,8 +11,8 @@ import msgspec
 from predictor.table import at, covers, verdict_at
 from predictor.types import Verdict
 from sacct_ingest.runs.layout import Unit
-from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.policy import Decision, as_scheduled
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.sizes import nodes_of
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Cluster
@@ -80,7 +80,7 @@ class Bookings:
         """Put what was booked elsewhere in the place of all that is here."""
         self._booked, self._views = {user: deque(booked)} if booked else {}, {}
 
-    def add(self, case: DecisionContext, decided: Decision | None, decision_id: str = "") -> None:
+    def add(self, case: Situation, decided: Decision | None, decision_id: str = "") -> None:
         """Book the nodes that a job will take; None: it runs as it was asked for."""
         part, request = case.partition, case.request
         if part is None or request.fixed in _NOT_COUNTED:
@@ -123,7 +123,7 @@ def _without(cluster: Cluster, made: Booking) -> Cluster:
     return msgspec.structs.replace(cluster, partitions={**cluster.partitions, part.name: part})
 
 
-def _expected_s(case: DecisionContext, nodes: int) -> float:
+def _expected_s(case: Situation, nodes: int) -> float:
     """Longest run time to be expected; infinite: there is only the time limit."""
     table, request = case.table, case.request
     if table is None or request.unit is not Unit.NODES or request.distrusted:

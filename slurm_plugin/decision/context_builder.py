@@ -18,16 +18,23 @@ from predictor.table import for_limit, for_type
 from predictor.types import PredictionTable
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.runs.layout import Unit
-from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.config.setting_types import FirstRuns
 from slurm_plugin.config.settings import Config, JobSettings
 from slurm_plugin.decision import sizes
+from slurm_plugin.decision.allowed_counts import PolicySettings
 from slurm_plugin.decision.bookings import Bookings
-from slurm_plugin.decision.context import DecisionContext
-from slurm_plugin.decision.eligibility import Asked, as_kind, distrust, names_of, submitted
+from slurm_plugin.decision.eligibility import (
+    as_kind,
+    distrust,
+    learns,
+    names_of,
+    resolve,
+    submitted,
+)
 from slurm_plugin.decision.job_keys import asked_job, attributes_of, identity_of
 from slurm_plugin.decision.lookup import PredictionLookup, shared_by
 from slurm_plugin.decision.request import Request
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.sized_supply import sized_supply, sizes_between
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import AllocationRequest, Job
@@ -154,6 +161,7 @@ class ContextBuilder:
         self, config: Config, bookings: Bookings, later: Later | None, budget: Budget
     ) -> None:
         self._config, self._bookings, self._later = config, bookings, later
+        self._rules = PolicySettings.of(config)
         self._budget = budget
         self._tables = PredictionLookup()
         self._cluster: Cluster | None = None
@@ -165,6 +173,7 @@ class ContextBuilder:
     def configure(self, config: Config) -> None:
         """Take new settings."""
         self._config, self._cache = config, _RequestCache(_MOST_SIZE)
+        self._rules = PolicySettings.of(config)
 
     def load(self, tables: PredictionLookup) -> None:
         """Take new prediction tables."""
@@ -202,7 +211,7 @@ class ContextBuilder:
         private: bool = False,
         prompt: bool = False,
         guess: bool = False,
-    ) -> DecisionContext:
+    ) -> Situation:
         """Context of a job.
 
         private: only this user's runs are looked at.
@@ -247,20 +256,39 @@ class ContextBuilder:
                 own=own,
                 margin=self._config.policy.memory_margin,
             )
-        made = DecisionContext(
-            identity, site, request, table, partition, supply, now_s, unready=bool(wait)
+        made = Situation(
+            request,
+            table,
+            supply,
+            self._rules,
+            now_s,
+            identity,
+            site,
+            partition,
+            blind=self._blind(partition, now_s, unready=bool(wait)),
+            unready=bool(wait),
         )
         return on_nodes(made, self._type(asked, partition) if table and table.node_type else "")
 
-    def without_data(self, job: Job, now_s: float) -> DecisionContext:
+    def without_data(self, job: Job, now_s: float) -> Situation:
         """Context of a job that is not looked at any closer."""
         site = self._config.for_job(names_of(job, job.name))
         low, high = job.min_nodes or 1, job.max_nodes or job.min_nodes or 1
         request = Request(low=low, high=high, fixed=Reason.PROCESSOR_TIME, **submitted(job))
         identity = Identity(job.user_name, job.name)
-        return DecisionContext(identity, site, request, None, None, None, now_s)
+        return Situation(request, None, None, self._rules, now_s, identity, site)
 
-    def other_partitions(self, case: DecisionContext) -> list[Supply]:
+    def _blind(self, partition: Partition | None, now_s: float, *, unready: bool) -> Reason | None:
+        """Say why the nodes that a job would run on are unknown."""
+        if self._cluster is None:
+            return Reason.NO_SNAPSHOT
+        if now_s - self._cluster.taken_s > self._config.snapshot.max_age_s:
+            return Reason.STALE_SNAPSHOT
+        if unready:
+            return Reason.NEW_SHAPE
+        return None if partition is not None and partition.up else Reason.UNKNOWN_PARTITION
+
+    def other_partitions(self, case: Situation) -> list[Supply]:
         """Give what other partitions have that the job might ask for, as far as it is counted."""
         asked = case.request.resources
         cluster = self._bookings.view(asked.user_name)
@@ -292,7 +320,6 @@ class ContextBuilder:
         acting: bool,
         guess_in: str | None,
     ) -> _Requested:
-        tag = parse_tag(job.comment)
         identity = identity_of(job)
         self._budget.check()
         names = names_of(job, identity.application or job.name)
@@ -318,16 +345,21 @@ class ContextBuilder:
             table = for_inputs(table, job.work_dir, job.inputs_changed_s)
             table = for_script(table, identity.script)
             table = as_kind(table, job)
-        asked = Asked(job, tag, rules, names, site, self._config.opt_in)
-        request = asked.request(
+        opt_in = self._config.opt_in
+        request = resolve(
+            job,
             table,
+            rules=rules,
+            names=names,
+            settings=site,
+            opt_in=opt_in,
             now_s=now_s,
             distrusted=distrust(
                 table,
                 site,
                 user=job.user_name,
                 shared=shared,
-                own_runs=1 if asked.learns() else self._config.sharing.own_runs,
+                own_runs=1 if learns(job, opt_in, names, site) else self._config.sharing.own_runs,
                 off=off,
             ),
             with_least=self._keeps_limit,
@@ -382,7 +414,7 @@ class ContextBuilder:
         return node_type
 
 
-def on_nodes(case: DecisionContext, node_type: str) -> DecisionContext:
+def on_nodes(case: Situation, node_type: str) -> Situation:
     """Give the same job on nodes of this type."""
     table = case.table
     if table is None or not (table.by_type or table.at_limits):

@@ -217,130 +217,118 @@ def proven_counts(table: PredictionTable, own: int) -> tuple[int, ...]:
     return tuple(sorted({*counts, own})) if len(counts - {own}) >= _PROOFS else ()
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A job with what says how to read its request.
+def resolve(  # noqa: PLR0913 - each by its name
+    job: Job,
+    table: PredictionTable | None,
+    *,
+    rules: RequestRules | None,
+    names: JobNames,
+    settings: JobSettings,
+    opt_in: OptIn,
+    now_s: float,
+    distrusted: Reason | None = None,
+    with_least: bool = False,
+    plans_softly: bool = False,
+    lengthen: bool = True,
+    reopens: bool = False,
+) -> Request:
+    """Count the request of a job in the unit of its table, with deadline and limit in seconds.
 
-    tag: that of its comment.
     rules: of its partition, whose default limit holds where the job gives none.
     names: what the site's rules choose it by.
-    settings: what the site wants for such jobs; ``opt_in``: which it offers other sizes.
+    settings: what the site wants for such jobs.
+    opt_in: which jobs the site offers other sizes.
+    now_s: time that relative deadlines count from, seconds since the epoch.
+    distrusted: why the prediction is only observed.
+    with_least: whether a least time limit may be set beside the own one.
+    plans_softly: whether Slurm plans with a least time limit, and ends no job for it.
+    lengthen: whether the site lets limits become longer.
+    reopens: whether nimod may give a job its range back.
     """
+    tag, script = parse_tag(job.comment), script_of(job)
+    sized = table is not None and table.unit is not Unit.NODES
+    if table is not None and sized:
+        span = size_span_of(job, tag, opt_in, names, table)
+    else:
+        span = span_of(job, tag, opt_in, names)
+    fixed, deadline_s = span.fixed, None
+    try:
+        # Deadline of a job; that of its script where the hook could not see the option.
+        text = job.deadline
+        if not text and "deadline" in job.script:
+            text = parse_script(job.script).options.get("deadline") or ""
+        deadline_s = parse_time(text, now_s=now_s) if text else None
+    except ValueError:
+        fixed = fixed or Reason.DEADLINE_UNREADABLE
+    limit_s = limit_of(job, rules)
+    least_s = 60.0 * job.time_min if job.time_min else None
+    low, high, step, nearest = span.low, span.high, _segment_of(job, script), None
+    given = job.min_nodes or 0, job.max_nodes or 0
+    if table is not None and sized:
+        own = sizes.sizes_of(job, rules)[table.unit]
+        given = own, own
+        low, high = (low, high) if high else (own, own)
+        option = sizes.size_option_of(job, table)
+        step = sizes.step_of(job, option)
+        step *= script.task_multiple() if option is sizes.SizeOption.TASKS else 1
+        nearest = min(max(own, low), high)
+        nearest = nearest if nearest == own else max(nearest - nearest % step, low)
+    soft = plans_softly and settings.soft is types.SoftUse.ON and _plans(job, tag)
+    site_use = settings.time_limit
+    if soft and site_use is types.TimeUse.SET:
+        site_use = types.TimeUse.ADVISE  # nobody's limit has to be shortened
+    memory, use = tag.mem if tag else "", settings.memory
+    lowers = (use is types.MemoryUse.AUTO and memory != types.MemoryUse.OFF) or (
+        use is types.MemoryUse.TAG and memory == types.MemoryUse.AUTO
+    )
+    return Request(
+        low=low,
+        high=high,
+        unit=table.unit if table else Unit.NODES,
+        asked=nearest,
+        segment=step,
+        limit_s=least_s or limit_s,  # backfill may shorten a job down to time_min
+        asked_limit_s=limit_s,
+        least_s=least_s,
+        limit_raisable=job.time_min is None and job.time_limit is not None and lengthen,
+        with_least=with_least,
+        deadline_s=deadline_s,
+        deadline_limit_s=_deadline_limit_of(job, rules),
+        begin_s=job.begin_time if job.begin_time else -inf,
+        mem_node_bytes=None if sized else memory_bytes(job, rules),
+        lower_memory=fixed not in _UNTIMED and lowers,
+        fixed=fixed,
+        distrusted=distrusted,
+        time_use=_time_use(job, tag, fixed, site_use, sized=sized),
+        soft=soft,
+        reopens=reopens and not sized and deadline_s is None and sizes.only_nodes(job),
+        given=given,
+        objective=next(
+            (one for one in types.Objective if tag and one.value == tag.objective),
+            settings.objective,
+        ),
+        explore=_explores(span, tag, settings),
+        proven=() if sized or fixed is not Reason.FIXED_COUNT else _proven(job, table, settings),
+        **submitted(job),
+    )
 
-    job: Job
-    tag: Tag | None
-    rules: RequestRules | None
-    names: JobNames
-    settings: JobSettings
-    opt_in: OptIn
 
-    def request(
-        self,
-        table: PredictionTable | None,
-        *,
-        now_s: float,
-        distrusted: Reason | None = None,
-        with_least: bool = False,
-        plans_softly: bool = False,
-        lengthen: bool = True,
-        reopens: bool = False,
-    ) -> Request:
-        """Count the request in the unit of its table, with deadline and time limit in seconds.
+def _proven(job: Job, table: PredictionTable | None, settings: JobSettings) -> tuple[int, ...]:
+    """Find counts that a job of one count may get: its user completed the script on them."""
+    if settings.proven is types.Proven.OFF or not table or not job.script or not job.min_nodes:
+        return ()
+    counts = proven_counts(table, job.min_nodes)
+    tied = not counts or fixed_layout(job) or {"nodes", "tasks"} & {*fixed_sizes(job.script)}
+    return () if tied else counts
 
-        now_s: time that relative deadlines count from, seconds since the epoch.
-        distrusted: why the prediction is only observed.
-        with_least: whether a least time limit may be set beside the own one.
-        plans_softly: whether Slurm plans with a least time limit, and ends no job for it.
-        lengthen: whether the site lets limits become longer.
-        reopens: whether nimod may give a job its range back.
-        """
-        job, tag, script = self.job, self.tag, script_of(self.job)
-        sized = table is not None and table.unit is not Unit.NODES
-        if table is not None and sized:
-            span = size_span_of(job, tag, self.opt_in, self.names, table)
-        else:
-            span = span_of(job, tag, self.opt_in, self.names)
-        fixed, deadline_s = span.fixed, None
-        try:
-            # Deadline of a job; that of its script where the hook could not see the option.
-            text = job.deadline
-            if not text and "deadline" in job.script:
-                text = parse_script(job.script).options.get("deadline") or ""
-            deadline_s = parse_time(text, now_s=now_s) if text else None
-        except ValueError:
-            fixed = fixed or Reason.DEADLINE_UNREADABLE
-        limit_s = limit_of(job, self.rules)
-        least_s = 60.0 * job.time_min if job.time_min else None
-        low, high, step, nearest = span.low, span.high, _segment_of(job, script), None
-        given = job.min_nodes or 0, job.max_nodes or 0
-        if table is not None and sized:
-            own = sizes.sizes_of(job, self.rules)[table.unit]
-            given = own, own
-            low, high = (low, high) if high else (own, own)
-            option = sizes.size_option_of(job, table)
-            step = sizes.step_of(job, option)
-            step *= script.task_multiple() if option is sizes.SizeOption.TASKS else 1
-            nearest = min(max(own, low), high)
-            nearest = nearest if nearest == own else max(nearest - nearest % step, low)
-        soft = plans_softly and self.settings.soft is types.SoftUse.ON and _plans(job, tag)
-        site_use = self.settings.time_limit
-        if soft and site_use is types.TimeUse.SET:
-            site_use = types.TimeUse.ADVISE  # nobody's limit has to be shortened
-        memory, use = tag.mem if tag else "", self.settings.memory
-        lowers = (use is types.MemoryUse.AUTO and memory != types.MemoryUse.OFF) or (
-            use is types.MemoryUse.TAG and memory == types.MemoryUse.AUTO
-        )
-        return Request(
-            low=low,
-            high=high,
-            unit=table.unit if table else Unit.NODES,
-            asked=nearest,
-            segment=step,
-            limit_s=least_s or limit_s,  # backfill may shorten a job down to time_min
-            asked_limit_s=limit_s,
-            least_s=least_s,
-            limit_raisable=job.time_min is None and job.time_limit is not None and lengthen,
-            with_least=with_least,
-            deadline_s=deadline_s,
-            deadline_limit_s=_deadline_limit_of(job, self.rules),
-            begin_s=job.begin_time if job.begin_time else -inf,
-            mem_node_bytes=None if sized else memory_bytes(job, self.rules),
-            lower_memory=fixed not in _UNTIMED and lowers,
-            fixed=fixed,
-            distrusted=distrusted,
-            time_use=_time_use(job, tag, fixed, site_use, sized=sized),
-            soft=soft,
-            reopens=reopens and not sized and deadline_s is None and sizes.only_nodes(job),
-            given=given,
-            objective=next(
-                (one for one in types.Objective if tag and one.value == tag.objective),
-                self.settings.objective,
-            ),
-            explore=_explores(span, tag, self.settings),
-            proven=() if sized or fixed is not Reason.FIXED_COUNT else self._proven(table),
-            **submitted(job),
-        )
 
-    def _proven(self, table: PredictionTable | None) -> tuple[int, ...]:
-        """Find counts that a job of one count may get: its user completed the script on them."""
-        job = self.job
-        if (
-            self.settings.proven is types.Proven.OFF
-            or not table
-            or not job.script
-            or not job.min_nodes
-        ):
-            return ()
-        counts = proven_counts(table, job.min_nodes)
-        tied = not counts or fixed_layout(job) or {"nodes", "tasks"} & {*fixed_sizes(job.script)}
-        return () if tied else counts
-
-    def learns(self) -> bool:
-        """Whether the job may run on a count that was not tried: it has a range of counts."""
-        span = span_of(self.job, self.tag, self.opt_in, self.names)
-        offered = (_ends(self.tag, self.opt_in, self.names, one.value) for one in sizes.SizeOption)
-        spans = (span, *(CountRange(*ends) for ends in offered if ends))
-        return any(_explores(one, self.tag, self.settings) for one in spans)
+def learns(job: Job, opt_in: OptIn, names: JobNames, settings: JobSettings) -> bool:
+    """Whether a job may run on a count that was not tried: it has a range of counts."""
+    tag = parse_tag(job.comment)
+    span = span_of(job, tag, opt_in, names)
+    offered = (_ends(tag, opt_in, names, one.value) for one in sizes.SizeOption)
+    spans = (span, *(CountRange(*ends) for ends in offered if ends))
+    return any(_explores(one, tag, settings) for one in spans)
 
 
 def _explores(span: CountRange, tag: Tag | None, site: JobSettings) -> bool:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from predictor.application.request import counts_run, levels, range_of
 from predictor.types import PredictionTable
-from slurm_plugin.decision.node_options import Option, PolicyContext
+from slurm_plugin.decision.node_options import Comparison, Option
 from slurm_plugin.slurm.cluster_state import Cluster
 
 #: Counts that are tried, the one asked for among them, and tries at most.
@@ -45,7 +45,7 @@ class TriedCount(NamedTuple):
 
 
 def count_to_try(
-    scene: PolicyContext, options: Sequence[Option], best: Option, asked: Option
+    scene: Comparison, options: Sequence[Option], best: Option, asked: Option
 ) -> Option | None:
     """Find the count to try; None: none, since it would hurt, or what is best is clear.
 
@@ -88,14 +88,14 @@ def count_to_try(
     return None if again else tried
 
 
-def tries_of(scene: PolicyContext, nodes: int) -> TriedCount:
+def tries_of(scene: Comparison, nodes: int) -> TriedCount:
     """Say which of how many counts is tried."""
     ran = _counts_run(scene) or (scene.asked,)
     number = len({*ran, nodes})
     return TriedCount(number, max(number, _COUNTS), again=nodes in ran)
 
 
-def _counts_run(scene: PolicyContext) -> tuple[int, ...]:
+def _counts_run(scene: Comparison) -> tuple[int, ...]:
     """List the counts that jobs of the same request had, or any job of the same problem."""
     change = scene.table.change
     if change is None:
@@ -116,14 +116,14 @@ def _turnaround_s(one: Option) -> float:
     return one.wait_s + one.time_s
 
 
-def _has_room(one: Option, scene: PolicyContext) -> bool:
+def _has_room(one: Option, scene: Comparison) -> bool:
     """Whether limit and memory hold even a long run, and enough nodes are left to others."""
     limit_s = one.limit_s or scene.supply.longest_s or inf
     holds = one.in_limit and one.prediction.high_s <= limit_s
     return holds and one.fits and one.leaves_room and one.wait_s < inf
 
 
-def _costs(scene: PolicyContext, one: Option) -> list[float]:
+def _costs(scene: Comparison, one: Option) -> list[float]:
     """Cost of a count, for each of the equally likely levels and changes.
 
     With the median wait: a try tells nothing of waits, and the mean of one is that of its tail.

@@ -17,9 +17,9 @@ from slurm_plugin.decision.allowed_counts import (
     is_otherwise,
     trusted,
 )
-from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.request import Request
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.time_limits import TimeLimits, floors, limits_on, whole_minutes
 from slurm_plugin.slurm.supply import Supply
 from slurm_plugin.text.formatting import count, duration, limit_text, short_clock
@@ -123,23 +123,17 @@ class LimitBasis:
         return " ".join(filter(None, texts))
 
 
-def basis_of(
-    case: DecisionContext,
-    request: Request,
-    decided: policy.Decision,
-    table: PredictionTable,
-    rules: PolicySettings,
-    supply: Supply,
-) -> LimitBasis:
+def basis_of(case: Situation, decided: policy.Decision, table: PredictionTable) -> LimitBasis:
     """Give what the limits of a job follow from."""
+    request, longest_s = case.request, case.supply.longest_s if case.supply else None
     any_limit = of_all_limits(case.table or table)
     if decided.request is not None:
         any_limit = for_request(any_limit, decided.request.nodes, request.given)
-    return LimitBasis(request, table, any_limit, rules, supply.longest_s or inf)
+    return LimitBasis(request, table, any_limit, case.rules, longest_s or inf)
 
 
 def reservation_text(
-    case: DecisionContext, supply: Supply | None, nodes: int, own_s: float, limits: TimeLimits
+    case: Situation, supply: Supply | None, nodes: int, own_s: float, limits: TimeLimits
 ) -> str:
     """Say that its own time limit keeps a job behind a reservation that the advised one does not.
 

@@ -11,12 +11,12 @@ from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.decision import policy, sizes
 from slurm_plugin.decision.allowed_counts import is_own_work, is_serial
-from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.memory_need import memory_floor
 from slurm_plugin.decision.node_options import STARTING_S, Option
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.request import Request
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.time_limits import MINUTE_S, TimeLimits, whole_minutes
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
@@ -66,7 +66,7 @@ def announced(decision: Decision, request: Request, advised: int | None) -> str:
 
 
 def limit_reached(
-    case: DecisionContext,
+    case: Situation,
     nodes: int | None,
     given: Change | None = None,
     *,
@@ -113,7 +113,7 @@ def beyond_reached(ended: LimitReached, limit_s: float, *, often: bool = True) -
 
 
 def _longer_limit(
-    case: DecisionContext,
+    case: Situation,
     table: PredictionTable,
     nodes: int | None,
     limit_s: float,
@@ -132,7 +132,7 @@ def _longer_limit(
     return f"ask for --time={duration(min(max(next_s, advised_s), most_s))}"
 
 
-def _more(case: DecisionContext, memory: int) -> str:
+def _more(case: Situation, memory: int) -> str:
     most = case.partition.node_mem_bytes if case.partition else None
     each = case.request.resources.min_mem_per_cpu
     if most and 2 * memory > most:
@@ -345,7 +345,7 @@ def next_run(
     return next((n for n in counts if n <= largest and not ended(n)), None)
 
 
-def would_end(case: DecisionContext, margin: float) -> Callable[[int], bool]:
+def would_end(case: Situation, margin: float) -> Callable[[int], bool]:
     """Say which counts the job as it is asked for would not complete on.
 
     By its partition, its limit, or its memory.
@@ -425,17 +425,12 @@ def guessed_from(table: PredictionTable) -> str:
     return " and ".join([own] * bool(jobs) + [others] * bool(users))
 
 
-def without_times(table: PredictionTable) -> Reason:
-    """Say why a table has no run time at all."""
-    return Reason.OTHER_MODELS if is_outdated(table) else Reason.NO_FINISHED_RUN
-
-
 def reason_text(reason: Reason, unit: Unit = Unit.NODES) -> str:
     """Sentence of a reason, where sizes are counted in this unit."""
     return sentence(unit.words(reason.text))
 
 
-def endings_text(case: DecisionContext, advised_s: float = 0.0) -> str:
+def endings_text(case: Situation, advised_s: float = 0.0) -> str:
     """Say which limit ended runs of this job; empty: none did."""
     asked = case.request.low if case.request.low == case.request.high else None
     reached = limit_reached(case, asked, often=True, advised_s=advised_s)

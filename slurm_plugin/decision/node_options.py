@@ -10,10 +10,8 @@ node time made non-decreasing in n, and nothing else depends on the queue.  Wher
 the objective C(n) is this node time n·T(n): both go by it on nodes of one type.
 """
 
-import dataclasses
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, lru_cache
 from math import inf, log
@@ -29,6 +27,7 @@ from predictor.waits.estimate import ENOUGH, WaitEstimate
 from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
 from slurm_plugin.decision import allowed_counts as counting
 from slurm_plugin.decision.request import CountRequest, Request
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.time_limits import TimeLimits, fitting, shortest
 from slurm_plugin.slurm.supply import Supply
 
@@ -104,37 +103,40 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
         return _MET.get(self.deadline) if self.deadline else None
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyInput:
-    """What a job is decided on by."""
-
-    request: Request  #: what it asks for
-    table: PredictionTable  #: predicted run time of its application
-    supply: Supply  #: what the partition that it asks for has, fresh
-    rules: counting.PolicySettings  #: the site's settings
-    now_s: float  #: time of the decision, seconds since the epoch
-
-    def compared_with(self, asked: int) -> "PolicyContext":
-        """Give all that the counts of a job have in common which would have ``asked`` nodes."""
-        given = self.request.given
-        table = for_request(self.table, asked, given)
-        any_limit = for_request(of_all_limits(self.table), asked, given)
-        return PolicyContext(
-            self.request, table, self.supply, self.rules, self.now_s, asked, any_limit
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyContext(PolicyInput):
+class Comparison(msgspec.Struct, frozen=True, eq=False):
     """All that the counts of one decision have in common."""
 
-    asked: int  #: count that the job would have without NIMO; the table is for it
+    request: Request
+    supply: Supply
+    rules: counting.PolicySettings
+    now_s: float
+    table: PredictionTable  #: of a job that would have ``asked``
+    asked: int  #: count that the job would have without NIMO
     any_limit: PredictionTable  #: the same of jobs with any time limit
 
-    def compared_with(self, asked: int) -> "PolicyContext":
+    @classmethod
+    def of(
+        cls, situation: Situation, table: PredictionTable, supply: Supply, asked: int
+    ) -> "Comparison":
+        """Compare the counts of a job which would have ``asked`` nodes."""
+        request = situation.request
+        return cls(
+            request,
+            supply,
+            situation.rules,
+            situation.now_s,
+            for_request(table, asked, request.given),
+            asked,
+            for_request(of_all_limits(table), asked, request.given),
+        )
+
+    def with_asked(self, asked: int) -> "Comparison":
         """Give the same for another count; the table of one job stays as it is."""
-        other = PolicyInput.compared_with(self, asked)
-        return dataclasses.replace(other, any_limit=self.any_limit) if self.table.asked else other
+        table = for_request(self.table, asked, self.request.given)
+        any_limit = self.any_limit
+        if not self.table.asked:
+            any_limit = for_request(of_all_limits(self.table), asked, self.request.given)
+        return replace(self, table=table, asked=asked, any_limit=any_limit)
 
     @property
     def question(self) -> counting.CountQuestion:

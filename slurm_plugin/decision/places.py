@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from predictor.types import Verdict
 from slurm_plugin.config.setting_types import Objective
-from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.node_options import STARTING_S
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.sizes import gpus_of
 from slurm_plugin.protocol.advice_messages import Advice, PartitionRow, Row
 from slurm_plugin.protocol.request_messages import AllocationRequest
@@ -160,7 +160,7 @@ def _better(best: Choice, asked: Advice, objective: Objective) -> str:
 
 
 def jobs_in_places(
-    cluster: Cluster, case: DecisionContext, type_of: TypeOf
+    cluster: Cluster, case: Situation, type_of: TypeOf
 ) -> Iterator[AllocationRequest]:
     """Give a job as it would be in each place that it may ask for, its own ones first.
 
@@ -228,7 +228,7 @@ def _telling(groups: Groups, type_of: TypeOf) -> list[str]:
     return telling if all(telling) else []
 
 
-def is_own(case: DecisionContext, job: AllocationRequest) -> bool:
+def is_own(case: Situation, job: AllocationRequest) -> bool:
     """Whether a job in one place is what the job may get as it is asked for."""
     asked = case.request.resources.features
     sets = alternatives(asked) if asked else None
@@ -240,7 +240,7 @@ def is_own(case: DecisionContext, job: AllocationRequest) -> bool:
     return job.partition in _names(case) and fits
 
 
-def is_unlike(cluster: Cluster, case: DecisionContext, job: AllocationRequest) -> bool:
+def is_unlike(cluster: Cluster, case: Situation, job: AllocationRequest) -> bool:
     """Whether nodes that nobody measured are of another kind than those that the job would get."""
     if is_own(case, job):
         return False
@@ -258,5 +258,5 @@ def _kinds(cluster: Cluster, names: Iterable[str]) -> set[tuple[object, ...]]:
     }
 
 
-def _names(case: DecisionContext) -> Sequence[str]:
+def _names(case: Situation) -> Sequence[str]:
     return (case.partition.name if case.partition else case.request.resources.partition).split(",")

@@ -4,7 +4,6 @@ Among the counts that the guard, the time limits and the deadline allow, the che
 `slurm_plugin.decision.node_options` for what a count costs.
 """
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from math import inf
@@ -12,7 +11,7 @@ from math import inf
 import msgspec
 from msgspec.structs import replace
 
-from predictor.table import at, covers, verdict_at
+from predictor.table import at, covers, is_outdated, verdict_at
 from predictor.types import PredictionTable, Verdict
 from predictor.waits.estimate import ENOUGH
 from sacct_ingest.runs.layout import Unit
@@ -20,8 +19,9 @@ from slurm_plugin.config.setting_types import OnMissed, TimeUse
 from slurm_plugin.decision import allowed_counts as counting
 from slurm_plugin.decision.adjustment import Adjustment
 from slurm_plugin.decision.explore import TriedCount, count_to_try, tries_of
-from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyContext, PolicyInput
+from slurm_plugin.decision.node_options import Comparison, DeadlineVerdict, Option
 from slurm_plugin.decision.request import Request
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.time_limits import TimeLimits, whole_minutes
 from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.slurm.supply import Supply
@@ -58,16 +58,20 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     adjustments: Sequence[Adjustment] = ()  #: what each lever does to the job
 
 
-def decide(given: PolicyInput) -> Decision:
+def decide(situation: Situation) -> Decision:
     """Choose the node count of a job."""
-    request = given.request
-    asked = as_scheduled(request, given.supply, now_s=given.now_s)
+    request, table, supply = situation.request, situation.table, situation.supply
+    problem = situation.blind
+    if table is not None and not table.nodes:
+        problem = problem or without_times(table)
+    if problem is not None or table is None or supply is None:
+        return _kept(request.fixed or problem or Reason.UNKNOWN_APPLICATION)
+    asked = as_scheduled(request, supply, now_s=situation.now_s)
     if asked is None:
-        return Decision(action=Action.KEEP, reason=request.fixed or Reason.BEYOND_LIMITS)
-    scene = given.compared_with(asked)
-    table = scene.table
-    if not covers(table, asked):
-        return Decision(action=Action.KEEP, reason=request.fixed or Reason.OUTSIDE_CURVE)
+        return _kept(request.fixed or Reason.BEYOND_LIMITS)
+    scene = Comparison.of(situation, table, supply, asked)
+    if not covers(scene.table, asked):
+        return _kept(request.fixed or Reason.OUTSIDE_CURVE)
     if unchanged := _why_unchanged(scene):
         return _checked(scene, unchanged)
     candidates = counting.choices(scene.question)
@@ -76,7 +80,16 @@ def decide(given: PolicyInput) -> Decision:
     return _choose(scene, scene.options(candidates))
 
 
-def _why_unchanged(scene: PolicyContext) -> Reason | None:
+def _kept(reason: Reason) -> Decision:
+    return Decision(action=Action.KEEP, reason=reason)
+
+
+def without_times(table: PredictionTable) -> Reason:
+    """Say why a table has no run time at all."""
+    return Reason.OTHER_MODELS if is_outdated(table) else Reason.NO_FINISHED_RUN
+
+
+def _why_unchanged(scene: Comparison) -> Reason | None:
     """Say why the request must stand whatever counts there are; None: it need not."""
     request, table = scene.request, scene.table
     if unchanged := request.fixed or request.distrusted:
@@ -133,7 +146,7 @@ def as_scheduled(request: Request, supply: Supply, *, now_s: float) -> int | Non
     return max(free - free % request.segment, request.low)
 
 
-def _choose(scene: PolicyContext, options: Sequence[Option]) -> Decision:
+def _choose(scene: Comparison, options: Sequence[Option]) -> Decision:
     asked = next(o for o in options if o.nodes == scene.asked)
     feasible = _feasible(options, asked)
     if not feasible:
@@ -152,7 +165,7 @@ def _choose(scene: PolicyContext, options: Sequence[Option]) -> Decision:
     )
 
 
-def _best(scene: PolicyContext, feasible: Sequence[Option], asked: Option) -> Option:
+def _best(scene: Comparison, feasible: Sequence[Option], asked: Option) -> Option:
     """Take the cheapest count; the request, where only a wait without a record speaks against it.
 
     A request that cannot start, or that must not be taken, is no choice.
@@ -192,7 +205,7 @@ def _possible(options: Sequence[Option], asked: Option) -> list[Option]:
 
 
 def _reason(
-    scene: PolicyContext,
+    scene: Comparison,
     best: Option,
     asked: Option,
     feasible: Sequence[Option],
@@ -217,7 +230,7 @@ def _reason(
     return Reason.NO_ROOM_TO_GROW if crowded else Reason.LIMIT_TOO_LONG
 
 
-def _missed(scene: PolicyContext, options: Sequence[Option], asked: Option) -> Decision:
+def _missed(scene: Comparison, options: Sequence[Option], asked: Option) -> Decision:
     """Decide where no count is sure to make the deadline: take the closest one, or refuse."""
     allowed = _careful(options, asked)
     closest = min(allowed, key=lambda o: (_distance(o, asked), o.late_s, o.nodes))
@@ -242,7 +255,7 @@ def _distance(option: Option, asked: Option) -> tuple[int, bool]:
     return tuple(DeadlineVerdict).index(verdict), worse
 
 
-def _refused(scene: PolicyContext, options: Iterable[Option]) -> bool:
+def _refused(scene: Comparison, options: Iterable[Option]) -> bool:
     """Whether the site refuses the job: no count has a chance, even if nothing goes wrong.
 
     A wait counts where what such waits were off by is on record.
@@ -264,7 +277,7 @@ def _hopeless(option: Option, least: float) -> bool:
     return recorded and not by_limit and chance is not None and chance < least
 
 
-def _checked(scene: PolicyContext, reason: Reason) -> Decision:
+def _checked(scene: Comparison, reason: Reason) -> Decision:
     """Let the request stand, and look at its deadline as far as the prediction allows."""
     if verdict_at(scene.table, scene.asked) is Verdict.REFUSED:
         return Decision(action=Action.KEEP, reason=reason)
@@ -283,20 +296,26 @@ def _checked(scene: PolicyContext, reason: Reason) -> Decision:
     )
 
 
-def every_option(given: PolicyInput, decision: Decision) -> list[Option]:
+def every_option(situation: Situation, decision: Decision) -> list[Option]:
     """Options for all counts of the table, among them those of the decision that was made of it."""
-    asked = decision.request.nodes if decision.request else given.request.low
-    scene = given.compared_with(asked)
-    table = scene.table
-    counts = {n for n in table.nodes if n <= given.supply.most}
+    if situation.table is None or situation.supply is None:
+        return list(decision.options)
+    asked = decision.request.nodes if decision.request else situation.request.low
+    scene = Comparison.of(situation, situation.table, situation.supply, asked)
+    return _every_option(scene, decision.options)
+
+
+def _every_option(scene: Comparison, weighed: Sequence[Option]) -> list[Option]:
+    table, asked = scene.table, scene.asked
+    counts = {n for n in table.nodes if n <= scene.supply.most}
     counts = {n for n in counts if verdict_at(table, n) is not Verdict.REFUSED}
     if not counts:
-        return list(decision.options)
+        return list(weighed)
     if asked not in counts and not covers(table, asked):
-        scene = scene.compared_with(min(counts, key=lambda n: abs(n - asked)))
+        scene = scene.with_asked(min(counts, key=lambda n: abs(n - asked)))
     predictions = [at(scene.table, n) for n in sorted(counts | {scene.asked})]
     options = scene.options(scene.question.side_by_side(predictions))
-    own = {option.nodes: option for option in decision.options}
+    own = {option.nodes: option for option in weighed}
     return [own.pop(option.nodes, option) for option in options] + list(own.values())
 
 
@@ -315,7 +334,7 @@ _PASTED_S = 300.0
 _SUREST = 0.99  #: highest chance that is said
 
 
-def remedies(given: PolicyInput, others: Iterable[Supply], decided: Decision) -> tuple[str, ...]:
+def remedies(situation: Situation, others: Iterable[Supply], decided: Decision) -> tuple[str, ...]:
     """Say what would make a deadline with the confidence that the site wants.
 
     others: what partitions have that the job might ask for instead.
@@ -323,24 +342,26 @@ def remedies(given: PolicyInput, others: Iterable[Supply], decided: Decision) ->
     Returns tuple: options of sbatch, each with its chance: another count, a shorter limit, another
         partition, a later deadline.  Empty where waits have no distribution.
     """
-    asked, request, rules = decided.request or decided.chosen, given.request, given.rules
-    if asked is None or request.deadline_s is None or given.supply.outlook is None:
+    request, table, supply = situation.request, situation.table, situation.supply
+    asked, rules = decided.request or decided.chosen, situation.rules
+    if table is None or supply is None or supply.outlook is None:
         return ()
-    if not counting.is_supported(given.table, asked.nodes):
+    if asked is None or request.deadline_s is None:
         return ()
-    informed = dataclasses.replace(given, request=advised(request))
+    if not counting.is_supported(table, asked.nodes):
+        return ()
+    informed = replace(situation, request=advised(request))
     told = decided if request.advised else decide(informed)
-    scene = informed.compared_with(asked.nodes)
-    alone = replace(decided, options=())  # those have the limit that the job asks for
-    options = every_option(scene, alone)
+    scene = Comparison.of(informed, table, supply, asked.nodes)
+    options = _every_option(scene, ())  # those weighed have the limit that the job asks for
     if told.chosen and told.reason not in MISSED and _makes_it(told.chosen, rules):
         own = tuple(_count_and_time(told.chosen, scene))  # what advice says
     else:
         own = (*_counts(scene, options), *_limit(scene, options))
     return (
         *own,
-        *_partitions(scene, asked, others, request.deadline_s - given.now_s),
-        *_deadline(asked, rules, given.now_s),
+        *_partitions(scene, asked, others, request.deadline_s - situation.now_s),
+        *_deadline(asked, rules, situation.now_s),
     )
 
 
@@ -352,7 +373,7 @@ def advised(request: Request) -> Request:
     return replace(request, advised=True, time_use=use)
 
 
-def _counts(scene: PolicyContext, options: Iterable[Option]) -> Iterator[str]:
+def _counts(scene: Comparison, options: Iterable[Option]) -> Iterator[str]:
     """Yield the nearest smaller and the nearest larger node count that would make it."""
     request, supply = scene.request, scene.supply
     useful = [
@@ -369,7 +390,7 @@ def _counts(scene: PolicyContext, options: Iterable[Option]) -> Iterator[str]:
         yield from _count_and_time(option, scene)
 
 
-def _count_and_time(option: Option, scene: PolicyContext) -> Iterator[str]:
+def _count_and_time(option: Option, scene: Comparison) -> Iterator[str]:
     """Yield the options that ask for a count, where it is another one, and for its limit."""
     unit, nodes = scene.request.unit, f"--nodes={option.nodes}"
     size = nodes if unit is Unit.NODES else f"{option.nodes} {unit.plural}"
@@ -384,7 +405,7 @@ def _makes_it(option: Option, rules: counting.PolicySettings) -> bool:
     return option.chance is not None and option.chance >= rules.deadline.confidence
 
 
-def _limit(scene: PolicyContext, options: Iterable[Option]) -> Iterator[str]:
+def _limit(scene: Comparison, options: Iterable[Option]) -> Iterator[str]:
     """Yield another limit, with which the job may start earlier, and later as well."""
     for own in options:  # none where the count asked for has no prediction
         if own.nodes == scene.asked and _makes_it(own, scene.rules):
@@ -392,7 +413,7 @@ def _limit(scene: PolicyContext, options: Iterable[Option]) -> Iterator[str]:
 
 
 def _partitions(
-    scene: PolicyContext, asked: Option, others: Iterable[Supply], left_s: float
+    scene: Comparison, asked: Option, others: Iterable[Supply], left_s: float
 ) -> Iterator[str]:
     """Yield the other partition that is most likely to make it."""
     limit_s, best, begin_s = asked.limit_s or 0.0, ("", 0.0), scene.request.begin_s

@@ -16,18 +16,16 @@ from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision import context_builder, messages, tickets
 from slurm_plugin.decision.advice import advice_of, may_be_pasted
-from slurm_plugin.decision.allowed_counts import PolicySettings
 from slurm_plugin.decision.answer import note_of, permitted, row_of
 from slurm_plugin.decision.bookings import Bookings
-from slurm_plugin.decision.context import DecisionContext, PartitionContext
 from slurm_plugin.decision.explore import PendingTries, RecentCounts
 from slurm_plugin.decision.levers.all_levers import tag_texts, with_adjustments
 from slurm_plugin.decision.levers.lever import Surroundings
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.other_layouts import layout_rows
 from slurm_plugin.decision.places import Choice, is_own, is_unlike, jobs_in_places, side_by_side
 from slurm_plugin.decision.policy import Action, Decision, decide, opened_by_runs, remedies
+from slurm_plugin.decision.situation import PartitionContext, Situation
 from slurm_plugin.decision.soft_plans import SoftPlans
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice
 from slurm_plugin.protocol.decision_messages import Answer
@@ -85,7 +83,7 @@ class DecisionService:
 
     @config.setter
     def config(self, config: Config) -> None:
-        self._config, self._rules = config, PolicySettings.of(config)
+        self._config = config
         self._contexts.configure(config)
 
     @property
@@ -201,7 +199,7 @@ class DecisionService:
         self._tickets.issue(made, ticket)
         return Answer(action="set" if given else "keep", set=given, ticket=ticket)
 
-    def _judge(self, case: DecisionContext) -> tuple[Decision, Answer, str]:
+    def _judge(self, case: Situation) -> tuple[Decision, Answer, str]:
         """Decide, under an id of its own."""
         decided, decision_id = self._with_remedies(case, self._decide(case)), self._new_id()
         around = Surroundings(self._config, self._cluster, self.plans)
@@ -216,7 +214,7 @@ class DecisionService:
     def _book(
         self,
         job: Job,
-        case: DecisionContext,
+        case: Situation,
         decided: Decision,
         answer: Answer,
         decision_id: str,
@@ -248,12 +246,13 @@ class DecisionService:
         try:
             with self._budget.counted():
                 case = self._contexts.build(job, now_s, private=private, guess=True)
-                rules = self._rules
+                rules = case.rules
                 if confidence:
                     deadline = msgspec.structs.replace(rules.deadline, confidence=confidence)
                     rules = replace(rules, deadline=deadline)
-                advice = self._advice(case, rules)
-            advice = self._beside_others(job, case, advice, rules, private=private)
+                    case = msgspec.structs.replace(case, rules=rules)
+                advice = self._advice(case)
+            advice = self._beside_others(job, case, advice, private=private)
             best = next((row for row in advice.rows if row.recommended), None)
             advice.waits = self.waits.like(best.wait_s) if best else None
             with self._budget.counted():
@@ -291,11 +290,10 @@ class DecisionService:
         only = choices[0].advice if choices else self._advice(case)
         return side_by_side(choices, case.request.objective) or only
 
-    def _advice(self, case: DecisionContext, rules: PolicySettings | None = None) -> Advice:
-        rules = rules or self._rules
+    def _advice(self, case: Situation) -> Advice:
         others = partial(self._contexts.other_partitions, case)
-        advice = advice_of(case, rules, fresh=self._blind(case) is None, others=others)
-        if case.request.tag and self._blind(case) is None:
+        advice = advice_of(case, others=others)
+        if case.request.tag and case.blind is None:
             advice.comment_text = "\n".join(tag_texts(case, self._decide(case)))
         advice.cluster = self._cluster_name()
         if case.table is not None and advice.rows and may_be_pasted(case, case.table):
@@ -307,29 +305,19 @@ class DecisionService:
             advice.node_type = case.node_type
         return advice
 
-    def _beside_others(
-        self,
-        job: Job,
-        case: DecisionContext,
-        advice: Advice,
-        rules: PolicySettings,
-        *,
-        private: bool,
-    ) -> Advice:
+    def _beside_others(self, job: Job, case: Situation, advice: Advice, *, private: bool) -> Advice:
         """Put an advice beside that for other places; where the job names none the best is it."""
         objective = case.request.objective
         try:
             with self._budget.counted():
-                choices = self._choices(job, case, rules, private=private)
+                choices = self._choices(job, case, private=private)
         except context_builder.BudgetSpent:
             advice.place_text = "Other partitions are not compared: that takes too long."
             return advice
         asked = advice if job.partition else None
         return side_by_side(choices, objective, asked) or advice
 
-    def _choices(
-        self, job: Job, case: DecisionContext, rules: PolicySettings, *, private: bool
-    ) -> list[Choice]:
+    def _choices(self, job: Job, case: Situation, *, private: bool) -> list[Choice]:
         """Advice for each place where a job may run.
 
         Where types of nodes matter, a place with several of them says nothing of what a job gets.
@@ -344,7 +332,7 @@ class DecisionService:
             if one.partition is None or (table.node_type and not one.node_type):
                 continue
             choice = Choice(
-                advice=self._advice(one, rules),
+                advice=self._advice(msgspec.structs.replace(one, rules=case.rules)),
                 partition=place.partition,
                 constraint=place.features if place.features != job.features else "",
                 own=is_own(case, place),
@@ -353,48 +341,29 @@ class DecisionService:
             choices.append(choice)
         return choices
 
-    def _decide(self, case: DecisionContext) -> Decision:
-        problem = self._blind(case)
-        if case.table is not None and not case.table.nodes:
-            problem = problem or messages.without_times(case.table)
-        if problem is not None or case.table is None or case.supply is None:
-            reason = case.request.fixed or problem or Reason.UNKNOWN_APPLICATION
-            return Decision(action=Action.KEEP, reason=reason)
-        request = case.request
-        if request.explore and self.tries.pending(case.table, self._cluster, case.now_s):
+    def _decide(self, case: Situation) -> Decision:
+        request, table = case.request, case.table
+        if case.blind or table is None or not table.nodes:
+            return decide(case)
+        if request.explore and self.tries.pending(table, self._cluster, case.now_s):
             request = msgspec.structs.replace(request, explore=False)
-        given = PolicyInput(request, case.table, case.supply, self._rules, case.now_s)
+            case = msgspec.structs.replace(case, request=request)
         proven = bool(request.proven) and not self._recent.is_study(
-            case.table.key, request.low, case.now_s
+            table.key, request.low, case.now_s
         )
         if proven and case.site.proven is Proven.ON:
-            return decide(replace(given, request=opened_by_runs(request)))
-        decided = decide(given)
+            return decide(msgspec.structs.replace(case, request=opened_by_runs(request)))
+        decided = decide(case)
         if not proven or decided.reason is not Reason.FIXED_COUNT:
             return decided
-        opened = decide(replace(given, request=opened_by_runs(request)))
+        opened = decide(msgspec.structs.replace(case, request=opened_by_runs(request)))
         changes = opened.chosen and opened.request and opened.chosen.nodes != opened.request.nodes
         better = opened.action is Action.SET and changes
         return msgspec.structs.replace(decided, better=opened if better else None)
 
-    def _with_remedies(self, case: DecisionContext, decided: Decision) -> Decision:
+    def _with_remedies(self, case: Situation, decided: Decision) -> Decision:
         """Add what would make the deadline, where it may be missed and a user can read it."""
         if decided.reason not in MISSED or case.site.mode is Mode.OBSERVE:
             return decided
-        if case.table is None or case.supply is None:
-            return decided
         others = self._contexts.other_partitions(case) if case.request.unit is Unit.NODES else ()
-        given = PolicyInput(case.request, case.table, case.supply, self._rules, case.now_s)
-        return msgspec.structs.replace(decided, remedies=remedies(given, others, decided))
-
-    def _blind(self, case: DecisionContext) -> Reason | None:
-        """Say why the nodes that the job would run on are unknown."""
-        if self._cluster is None:
-            return Reason.NO_SNAPSHOT
-        if case.now_s - self._cluster.taken_s > self._config.snapshot.max_age_s:
-            return Reason.STALE_SNAPSHOT
-        if case.unready:
-            return Reason.NEW_SHAPE
-        if case.partition is None or not case.partition.up:
-            return Reason.UNKNOWN_PARTITION
-        return None
+        return msgspec.structs.replace(decided, remedies=remedies(case, others, decided))

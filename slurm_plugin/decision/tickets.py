@@ -15,9 +15,9 @@ import msgspec
 
 from sacct_ingest.scripts.job_script import CommandLine
 from slurm_plugin.config.settings import Config
-from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.policy import Decision
 from slurm_plugin.decision.request import JobScript
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.protocol.decision_messages import Answer, Change, ReadyDecision
 from slurm_plugin.protocol.request_messages import Command, HookLevel, Job
 from slurm_plugin.slurm.cluster_state import Cluster
@@ -71,7 +71,7 @@ class PreparedDecision:
 
     decision_id: str
     job: Job  #: as it is to come, without long texts
-    case: DecisionContext
+    case: Situation
     decided: Decision
     answer: Answer  #: to the job as its user asked for it
     given: Change | None  #: the change that the command received
@@ -188,7 +188,7 @@ def without_texts(job: Job) -> Job | None:
     return short if sum(texts) <= _LONGEST else None
 
 
-def decided_on(case: DecisionContext) -> DecisionContext:
+def decided_on(case: Situation) -> Situation:
     """Leave out what only the decision needed."""
     request = msgspec.structs.replace(case.request, script=JobScript(), tag_fault="")
     return msgspec.structs.replace(case, request=request)

@@ -27,9 +27,9 @@ from predictor.waits.workload import ArrivalDemand
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.decision.allowed_counts import PolicySettings
-from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.decision.request import Request
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.evaluation.effects import Gain
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.replay.measures import (
@@ -243,7 +243,7 @@ class WhatIf:
                 asked=own.nodes,
                 limit_s=own.limit_s,
             )
-            decision = decide(PolicyInput(request, moldable.table, partition.supply, rules, now_s))
+            decision = decide(Situation(request, moldable.table, partition.supply, rules, now_s))
             reasons[decision.reason] += 1
             if decision.action is not Action.SET or decision.chosen is None:
                 return own

@@ -14,7 +14,8 @@ from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.failures import failures_text
-from slurm_plugin.decision.messages import sentence, without_times
+from slurm_plugin.decision.messages import sentence
+from slurm_plugin.decision.policy import without_times
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.reports import page
 from slurm_plugin.reports.advice_text import DIRECTIVE

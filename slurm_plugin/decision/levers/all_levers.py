@@ -2,11 +2,11 @@
 
 from msgspec.structs import replace
 
-from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.levers import memory, node_count, soft_limit, time_limit
 from slurm_plugin.decision.levers.lever import Lever, Surroundings
-from slurm_plugin.decision.messages import guessed_from, without_times
-from slurm_plugin.decision.policy import Decision
+from slurm_plugin.decision.messages import guessed_from
+from slurm_plugin.decision.policy import Decision, without_times
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.text.formatting import printable
 
@@ -22,7 +22,7 @@ _WORDS = (time_limit.TAG_WORD, memory.TAG_WORD)
 UNHEEDED = " changes nothing: "
 
 
-def with_adjustments(case: DecisionContext, decided: Decision, around: Surroundings) -> Decision:
+def with_adjustments(case: Situation, decided: Decision, around: Surroundings) -> Decision:
     """Give a decision with what each lever does to the job."""
     adjustments = (lever(case, decided, around) for lever in LEVERS)
     return replace(
@@ -31,7 +31,7 @@ def with_adjustments(case: DecisionContext, decided: Decision, around: Surroundi
     )
 
 
-def tag_texts(case: DecisionContext, decided: Decision) -> list[str]:
+def tag_texts(case: Situation, decided: Decision) -> list[str]:
     """Say which words of a tag are not read or have no effect, why, and what they need.
 
     Nothing where a job already asks for no more than it is predicted to need.
@@ -49,7 +49,7 @@ def tag_texts(case: DecisionContext, decided: Decision) -> list[str]:
     return texts
 
 
-def _why_unused(case: DecisionContext, decided: Decision) -> str:
+def _why_unused(case: Situation, decided: Decision) -> str:
     """Say why no lever uses the prediction; empty: each may."""
     request, table = case.request, case.table
     if table is None:

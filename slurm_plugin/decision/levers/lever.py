@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sacct_ingest.text.tag import Tag
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.adjustment import Adjustment
-from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.policy import Decision
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.soft_plans import SoftPlans
 from slurm_plugin.slurm.cluster_state import Cluster
 
@@ -22,7 +22,7 @@ class Surroundings:
 
 
 #: Says what it does to a job; None: nothing.  A count and its limit are those that were chosen.
-Lever = Callable[[DecisionContext, Decision, Surroundings], Adjustment | None]
+Lever = Callable[[Situation, Decision, Surroundings], Adjustment | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,6 @@ class TagWord:
     #: What the lever takes, for those who ask in vain.
     takes: str
     #: Whether a tag asks for it, and it did nothing.
-    asked_in_vain: Callable[[Tag, DecisionContext, Decision], bool]
+    asked_in_vain: Callable[[Tag, Situation, Decision], bool]
     #: What of its own kept it from a job whose prediction is good; empty: nothing.
-    obstacle: Callable[[DecisionContext, Decision], str]
+    obstacle: Callable[[Situation, Decision], str]

@@ -16,10 +16,10 @@ from sacct_ingest.text.tag import Tag
 from slurm_plugin.config.setting_types import MemoryUse, Mode
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.adjustment import Adjustment
-from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.levers.lever import Surroundings, TagWord
 from slurm_plugin.decision.memory_need import most_between
 from slurm_plugin.decision.policy import Action, Decision
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.sizes import nodes_of, resized, sizes_of
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.request_messages import AllocationRequest, HookLevel
@@ -34,7 +34,7 @@ _LEAST_MIB = 256
 _WORTH = 0.95
 
 
-def adjustment(case: DecisionContext, decided: Decision, around: Surroundings) -> Adjustment | None:
+def adjustment(case: Situation, decided: Decision, around: Surroundings) -> Adjustment | None:
     """Write less memory; what it would be is recorded in each mode."""
     memory = _lower(case, decided, around.config)
     if memory is None:
@@ -50,12 +50,12 @@ def adjustment(case: DecisionContext, decided: Decision, around: Surroundings) -
     )
 
 
-def _asked_in_vain(tag: Tag, case: DecisionContext, decided: Decision) -> bool:
+def _asked_in_vain(tag: Tag, case: Situation, decided: Decision) -> bool:
     lower = any("given_mem_mib" in adjustment.recorded for adjustment in decided.adjustments)
     return tag.mem == MemoryUse.AUTO and case.request.lower_memory and not lower
 
 
-def _unmeasured(case: DecisionContext, _: Decision) -> str:
+def _unmeasured(case: Situation, _: Decision) -> str:
     measured = case.table and case.table.need
     return "" if measured else "the accounting has no memory of its runs"
 
@@ -81,7 +81,7 @@ class _LowerMemory:
         return Change(min_mem_per_node=self.given_mib)
 
 
-def _lower(case: DecisionContext, decided: Decision, config: Config) -> _LowerMemory | None:
+def _lower(case: Situation, decided: Decision, config: Config) -> _LowerMemory | None:
     """Memory that a job gets instead of what it asks for; None: that stays."""
     part, need = case.partition, _need(case, config.sharing.own_runs)
     span = _sizes(case, decided)
@@ -110,7 +110,7 @@ def _lower(case: DecisionContext, decided: Decision, config: Config) -> _LowerMe
     return _LowerMemory(given_mib, asked_mib, per_cpu)
 
 
-def _need(case: DecisionContext, own_runs: int) -> MemoryNeed | None:
+def _need(case: Situation, own_runs: int) -> MemoryNeed | None:
     """Give what the owner's runs needed, where that may change a job; others' runs do not count."""
     request, job, table = case.request, case.request.resources, case.table
     if not request.lower_memory or request.distrusted or not request.script.text:
@@ -125,7 +125,7 @@ def _need(case: DecisionContext, own_runs: int) -> MemoryNeed | None:
     return need
 
 
-def _sizes(case: DecisionContext, decided: Decision) -> tuple[int, int] | None:
+def _sizes(case: Situation, decided: Decision) -> tuple[int, int] | None:
     """Fewest and most nodes, CPUs or GPUs that the job may get; None: not known."""
     request, job = case.request, case.request.resources
     if decided.action is Action.SET and decided.chosen:
@@ -139,7 +139,7 @@ def _sizes(case: DecisionContext, decided: Decision) -> tuple[int, int] | None:
     return request.low, max(min(request.high, largest), request.low)
 
 
-def _of_size(case: DecisionContext, size: int) -> AllocationRequest:
+def _of_size(case: Situation, size: int) -> AllocationRequest:
     job = case.request.resources
     if case.request.unit is Unit.NODES or case.table is None:
         return replace(job, min_nodes=size, max_nodes=size)

@@ -7,16 +7,16 @@ from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.decision import sizes
 from slurm_plugin.decision.adjustment import Adjustment
-from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.eligibility import UNBOUNDED
 from slurm_plugin.decision.levers import time_limit
 from slurm_plugin.decision.levers.lever import Surroundings
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Action, Decision
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.protocol.decision_messages import Change
 
 
-def adjustment(case: DecisionContext, decided: Decision, _: Surroundings) -> Adjustment | None:
+def adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustment | None:
     """Write the chosen count, and what the user asked for by that count."""
     chosen = decided.chosen
     if case.site.mode is not Mode.ENFORCE or decided.action is not Action.SET or chosen is None:
@@ -30,14 +30,14 @@ def adjustment(case: DecisionContext, decided: Decision, _: Surroundings) -> Adj
     )
 
 
-def _change(case: DecisionContext, chosen: Option) -> Change:
+def _change(case: Situation, chosen: Option) -> Change:
     resources = case.request.resources
     if case.request.unit is Unit.NODES or case.table is None:
         return sizes.change_for(resources, chosen.nodes)
     return sizes.change_of(resources, case.table, chosen.nodes)
 
 
-def _line(case: DecisionContext, decided: Decision, chosen: Option) -> str:
+def _line(case: Situation, decided: Decision, chosen: Option) -> str:
     request, asked = case.request, decided.request
     size = request.unit.counted(chosen.nodes)
     if decided.learns:
@@ -49,7 +49,7 @@ def _line(case: DecisionContext, decided: Decision, chosen: Option) -> str:
 
 
 def _planned_start(
-    case: DecisionContext, decided: Decision, change: Change, chosen: Option
+    case: Situation, decided: Decision, change: Change, chosen: Option
 ) -> dict[str, Any]:
     """When a job is planned to start on its one count, and the latest that its guard allows.
 

@@ -11,10 +11,10 @@ from predictor.types import PredictionTable
 from sacct_ingest.records import JobState
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.decision.adjustment import Adjustment
-from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.levers import time_limit
 from slurm_plugin.decision.levers.lever import Surroundings
 from slurm_plugin.decision.policy import Action, Decision
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.soft_plans import planned_s
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.slurm.cluster_state import Cluster
@@ -24,7 +24,7 @@ from slurm_plugin.text.formatting import limit_text
 MOST_AGE_S = 60.0
 
 
-def adjustment(case: DecisionContext, decided: Decision, around: Surroundings) -> Adjustment | None:
+def adjustment(case: Situation, decided: Decision, around: Surroundings) -> Adjustment | None:
     """Write the limit to plan with, for as long as Slurm is known to plan so."""
     minutes, cluster = case.request.resources.time_limit, around.cluster
     if not (case.request.soft and case.site.mode is Mode.ENFORCE and minutes and cluster):
@@ -51,13 +51,11 @@ def adjustment(case: DecisionContext, decided: Decision, around: Surroundings) -
     )
 
 
-def _partitions(case: DecisionContext) -> list[str]:
+def _partitions(case: Situation) -> list[str]:
     return (case.partition.name if case.partition else case.request.resources.partition).split(",")
 
 
-def _plans(
-    case: DecisionContext, decided: Decision, cluster: Cluster, around: Surroundings
-) -> bool:
+def _plans(case: Situation, decided: Decision, cluster: Cluster, around: Surroundings) -> bool:
     """Whether Slurm may plan this job with another limit than its own."""
     if case.now_s - cluster.taken_s > MOST_AGE_S or not cluster.plans_softly:
         return False
@@ -79,7 +77,7 @@ def _is_chain(table: PredictionTable) -> bool:
     return 2 * at_limit > sum(one.runs for one in table.endings)
 
 
-def _size(case: DecisionContext, decided: Decision, table: PredictionTable) -> int | None:
+def _size(case: Situation, decided: Decision, table: PredictionTable) -> int | None:
     """Size to look up: the chosen one, or that of the request; None: no run says anything of it."""
     if decided.chosen is not None:
         return decided.chosen.nodes

@@ -9,15 +9,15 @@ from sacct_ingest.text.tag import Tag
 from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.decision.adjustment import Adjustment
 from slurm_plugin.decision.allowed_counts import trusted
-from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.levers.lever import Surroundings, TagWord
 from slurm_plugin.decision.policy import Action, Decision
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.time_limits import TimeLimits
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.text.formatting import duration
 
 
-def adjustment(case: DecisionContext, decided: Decision, _: Surroundings) -> Adjustment | None:
+def adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustment | None:
     """Write the limit, and the ``--time-min`` that backfill may cut it down to."""
     minutes, own = limit_min(case, decided), case.request.resources.time_limit
     if minutes is None:
@@ -34,7 +34,7 @@ def adjustment(case: DecisionContext, decided: Decision, _: Surroundings) -> Adj
     )
 
 
-def limit_min(case: DecisionContext, decided: Decision) -> int | None:
+def limit_min(case: Situation, decided: Decision) -> int | None:
     """Time limit that is written into a job, minutes; None: its own stays."""
     chosen, own = decided.chosen, case.request.resources.time_limit
     if case.site.mode is not Mode.ENFORCE or decided.action is Action.REFUSE or chosen is None:
@@ -46,17 +46,17 @@ def limit_min(case: DecisionContext, decided: Decision) -> int | None:
     return round(chosen.limit_s / 60) if chosen.limit_s > 60 * own else None
 
 
-def _shortened(case: DecisionContext, decided: Decision) -> TimeLimits | None:
+def _shortened(case: Situation, decided: Decision) -> TimeLimits | None:
     """Give the limit that the prediction makes, where it may be written."""
     sets = case.request.time_use is TimeUse.SET
     return decided.chosen.limits if decided.chosen and sets else None
 
 
-def _asked_in_vain(tag: Tag, _: DecisionContext, decided: Decision) -> bool:
+def _asked_in_vain(tag: Tag, _: Situation, decided: Decision) -> bool:
     return tag.time == TimeUse.SET and not (decided.chosen and decided.chosen.limits)
 
 
-def _unsure(case: DecisionContext, decided: Decision) -> str:
+def _unsure(case: Situation, decided: Decision) -> str:
     """Say on which count that the job may get its prediction makes no limit; empty: on all."""
     request, table = case.request, case.table
     chosen, asked = decided.chosen, decided.request

@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 from predictor.types import Tail
 from slurm_plugin.config.setting_types import TimeUse
-from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import decide
 from slurm_plugin.decision.request import Request
+from slurm_plugin.decision.situation import Situation
 from tests.slurm_plugin.made import NOW, amdahl, partition, rules, table, thrifty
 
 RULES = rules()
@@ -21,7 +21,7 @@ def policy(**fields):
 
 
 def choose(request=REQUEST, learned=None, part=None, by=RULES):
-    return decide(PolicyInput(request, learned or table(), (part or partition()).supply, by, NOW))
+    return decide(Situation(request, learned or table(), (part or partition()).supply, by, NOW))
 
 
 def tailed(time_of=None, **fields):

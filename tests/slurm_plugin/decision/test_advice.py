@@ -8,14 +8,13 @@ import pytest
 
 from predictor.tables.run_facts import change_of
 from predictor.types import AskedRange, Point, Problem, Tail, Verdict
-from sacct_ingest.records import Identity
 from sacct_ingest.runs.layout import Unit
-from slurm_plugin.config.setting_types import Mode, TimeUse
+from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.decision.advice import advice_of
-from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.eligibility import submitted
 from slurm_plugin.decision.messages import problem_texts, verdict_text
 from slurm_plugin.decision.request import Request
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.node_pool import profile
 from tests.slurm_plugin.made import NOW, history, job, partition, rules, table
@@ -24,18 +23,18 @@ ALL = partition()
 
 
 def advice(request=None, learned=None, part=ALL, *, fresh=True, unknown=False):
-    case = DecisionContext(
-        Identity("alice", "solve"),
-        Mode.OBSERVE,
+    case = Situation(
         msgspec.structs.replace(
             request or Request(low=1, high=16, limit_s=7200.0), **submitted(job())
         ),
         None if unknown else learned or table(),
-        part,
         part and part.supply,
+        rules(),
         NOW,
+        partition=part,
+        blind=None if fresh else Reason.NO_SNAPSHOT,
     )
-    return advice_of(case, rules(), fresh=fresh)
+    return advice_of(case)
 
 
 def test_rows_tell_what_each_count_would_mean():

@@ -11,17 +11,16 @@ from msgspec.structs import replace
 from predictor.table import at
 from predictor.types import Verdict
 from predictor.waits.estimate import ENOUGH, WaitEstimate, WaitGrid
-from sacct_ingest.records import Identity
-from slurm_plugin.config.setting_types import Mode, OnMissed, TimeUse
+from slurm_plugin.config.setting_types import OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline, Policy
 from slurm_plugin.decision import messages, policy
 from slurm_plugin.decision.advice import advice_of
 from slurm_plugin.decision.allowed_counts import PolicySettings
-from slurm_plugin.decision.context import DecisionContext
 from slurm_plugin.decision.eligibility import submitted
-from slurm_plugin.decision.node_options import DeadlineVerdict, PolicyInput
+from slurm_plugin.decision.node_options import DeadlineVerdict
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.decision.request import Request
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.outlook import NodeUnits, PartitionOutlook
 from tests.slurm_plugin.decision.choosing import tailed
@@ -61,7 +60,7 @@ def request(left_s, nodes=8, **fields):
 
 def judged_by(asked, where, learned=None):
     """Give what a request is decided on by, in a partition."""
-    return PolicyInput(asked, learned or TABLE, where.supply, rules(), NOW)
+    return Situation(asked, learned or TABLE, where.supply, rules(), NOW)
 
 
 def rules(**fields):
@@ -69,7 +68,7 @@ def rules(**fields):
 
 
 def judged(asked, where, made=None):
-    return decide(PolicyInput(asked, TABLE, where.supply, made or rules(), NOW))
+    return decide(Situation(asked, TABLE, where.supply, made or rules(), NOW))
 
 
 SELDOM = [0.0] * 37 + [5_000.0] * 3  # 7.5 % wait long
@@ -140,10 +139,8 @@ def test_what_would_make_it_is_what_advice_says(low, high):
     decided = judged(asked, where)
     assert decided.reason is Reason.DEADLINE_LIMIT
     reported = policy.remedies(judged_by(asked, where), [], decided)
-    case = DecisionContext(
-        Identity("alice", "solve"), Mode.ENFORCE, asked, TABLE, where, where.supply, NOW
-    )
-    advice = advice_of(case, rules(), fresh=True)
+    case = Situation(asked, TABLE, where.supply, rules(), NOW, partition=where)
+    advice = advice_of(case)
     time = advice.time_directive.removeprefix("#SBATCH ")
     assert time and time in reported[0]
     assert (f"--nodes={advice.nodes} " in reported[0]) == (advice.nodes not in (None, 8))
@@ -189,7 +186,7 @@ def test_a_wait_without_a_record_is_no_reason_for_fewer_nodes(recorded, nodes):
     where = part(lambda n, _: [3_000.0 if n > 8 else 0.0] * 40, recorded=recorded)
     asked = Request(low=1, high=32, limit_s=7_200.0, asked_limit_s=7_200.0)
     free = PolicySettings.of(Config(policy=Policy(price=0.0)))
-    assert decide(PolicyInput(asked, TABLE, where.supply, free, NOW)).chosen.nodes == nodes
+    assert decide(Situation(asked, TABLE, where.supply, free, NOW)).chosen.nodes == nodes
 
 
 def test_the_time_until_a_jobs_begin_is_no_wait_without_a_record():
@@ -293,10 +290,8 @@ def test_where_only_limits_are_too_long_the_request_is_closest():
 def rows_of(left_s, limit_s, nodes, where):
     asked = request(left_s, nodes, limit_s=limit_s, asked_limit_s=limit_s)
     asked = replace(asked, fixed=Reason.FIXED_COUNT, time_use=TimeUse.ADVISE)
-    case = DecisionContext(
-        Identity("alice", "solve"), Mode.OBSERVE, asked, tailed(), where, where.supply, NOW
-    )
-    made = advice_of(case, rules(), fresh=True)
+    case = Situation(asked, tailed(), where.supply, rules(), NOW, partition=where)
+    made = advice_of(case)
     return {row.nodes: row for row in made.rows}
 
 

@@ -17,9 +17,10 @@ from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config, ModeRule, OptIn
 from slurm_plugin.decision.explore import PendingTries, TriedCount, tries_of
 from slurm_plugin.decision.messages import announced
-from slurm_plugin.decision.node_options import PolicyInput
+from slurm_plugin.decision.node_options import Comparison
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.decision.request import Request
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import Cluster
 from tests.predictor.rows import row, submitted
@@ -42,7 +43,7 @@ def learned(*counts, tries=0, **fields):
 
 def decided(request=JOB, known=None, part=None, **rules):
     given = part or partition(nodes=8)
-    return decide(PolicyInput(request, known or learned(), given.supply, policy(**rules), NOW))
+    return decide(Situation(request, known or learned(), given.supply, policy(**rules), NOW))
 
 
 def test_a_range_that_ran_on_its_most_nodes_alone_is_tried_on_fewer():
@@ -116,8 +117,8 @@ def test_until_three_counts_ran_no_count_is_tried_again(had):
 
 def test_a_count_that_was_tried_before_has_no_number():
     known = learned(4, 8, tries=1)
-    given = PolicyInput(JOB, known, partition(nodes=8).supply, policy(), NOW)
-    scene = given.compared_with(8)
+    supply = partition(nodes=8).supply
+    scene = Comparison.of(Situation(JOB, known, supply, policy(), NOW), known, supply, 8)
     assert tries_of(scene, 6) == TriedCount(3, 3)
     assert tries_of(scene, 4) == TriedCount(2, 3, again=True)
     made = decided()

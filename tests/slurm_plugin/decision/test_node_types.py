@@ -6,8 +6,8 @@ import pytest
 
 from predictor.types import ByType, Tail, Verdict
 from slurm_plugin.config.settings import Config
-from slurm_plugin.decision.context import PartitionContext
 from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.decision.situation import PartitionContext
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare
 from slurm_plugin.stored_advice.advise import places_of

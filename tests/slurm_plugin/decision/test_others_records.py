@@ -11,9 +11,9 @@ from predictor.waits.estimate import WaitEstimate
 from sacct_ingest.text.admin_comment import parse
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
-from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import Action, as_scheduled, decide
 from slurm_plugin.decision.request import Request
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.slurm.node_pool import profile
 from tests.slurm_plugin.decision.choosing import RULES, choose, policy
 from tests.slurm_plugin.decision.submitting import advisor, submit
@@ -141,7 +141,7 @@ def test_by_limits_alone_no_choice_starts_and_ends_later_than_the_request(asked,
     if asked.asked is not None:
         asked = replace(asked, asked=min(max(asked.asked, low), high))
     learned = table(curve, nodes=range(1, 17), observed=(1, 2, 4, 8, 16))
-    decided = decide(PolicyInput(asked, learned, part.supply, by, NOW))
+    decided = decide(Situation(asked, learned, part.supply, by, NOW))
     if decided.action is not Action.SET:
         return
     chosen, begin_s = decided.chosen, max(NOW, asked.begin_s)

@@ -17,9 +17,9 @@ from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Bystanders, OnMissed, TimeUse
 from slurm_plugin.config.settings import Deadline
 from slurm_plugin.decision.allowed_counts import choices, standing
-from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import Action, every_option
 from slurm_plugin.decision.request import Request
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.slurm.node_pool import profile
 from tests.slurm_plugin.decision.choosing import REQUEST, RULES, choose, policy, tailed, timed
@@ -44,7 +44,7 @@ def test_runs_that_took_as_long_on_fewer_nodes_are_no_reason_for_fewer():
     weak = dataclasses.replace(tailed(lambda n: 600.0 + n % 3), change=PRIOR, level="line")
     decided = choose(timed(asked=16), weak, part=partition(queue=100))
     assert decided.chosen.nodes > 12
-    given = PolicyInput(timed(asked=16), weak, partition().supply, RULES, NOW)
+    given = Situation(timed(asked=16), weak, partition().supply, RULES, NOW)
     options = {o.nodes: o for o in every_option(given, decided)}
     assert options[2].prediction.time_s > 1800
     assert options[2].sure < 0.25
@@ -243,7 +243,7 @@ def test_every_count_is_reported_as_it_was_decided():
     part = partition(profile(ahead), queue=50)
     asked = replace(REQUEST, limit_s=3600.0)
     decided = choose(asked, part=part, by=policy(guard_ratio=100.0))
-    options = every_option(PolicyInput(asked, table(), part.supply, RULES, NOW), decided)
+    options = every_option(Situation(asked, table(), part.supply, RULES, NOW), decided)
     assert [o.nodes for o in options] == list(range(1, 33))
     by_nodes = {option.nodes: option for option in options}
     assert all(by_nodes[option.nodes] is option for option in decided.options)

@@ -10,9 +10,10 @@ from msgspec.structs import fields, replace
 from predictor.types import Verdict
 from slurm_plugin.config.setting_types import OnMissed, TimeUse
 from slurm_plugin.config.settings import Band, Deadline, Policy, TimeLimit
-from slurm_plugin.decision.node_options import DeadlineVerdict, Option, PolicyInput
+from slurm_plugin.decision.node_options import DeadlineVerdict, Option
 from slurm_plugin.decision.policy import Action, as_scheduled, every_option, limits_to_ask
 from slurm_plugin.decision.request import Request
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.time_limits import TimeLimits
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.node_pool import profile
@@ -203,7 +204,7 @@ def test_every_count_of_the_partition_is_reported():
     for nodes, expected in ((32, [1, 2, 4, 8, 16, 32]), (16, [1, 2, 4, 8, 16])):
         part = partition(idle(nodes), nodes=nodes, max_nodes=nodes)
         decided = choose(learned=learned, part=part)
-        reported = every_option(PolicyInput(REQUEST, learned, part.supply, rules(), NOW), decided)
+        reported = every_option(Situation(REQUEST, learned, part.supply, rules(), NOW), decided)
         assert [option.nodes for option in reported if option.nodes in learned.nodes] == expected
 
 
@@ -211,18 +212,18 @@ def test_where_nothing_can_be_said_the_decision_is_what_there_is():
     refused = table(verdict=Verdict.REFUSED)
     decided = choose(learned=refused)
     assert (decided.action, decided.options, decided.chosen) == (Action.KEEP, (), None)
-    assert every_option(PolicyInput(REQUEST, refused, SUPPLY, rules(), NOW), decided) == []
+    assert every_option(Situation(REQUEST, refused, SUPPLY, rules(), NOW), decided) == []
 
 
 def test_a_request_outside_the_table_is_compared_with_the_nearest_count():
     learned = table(nodes=[4, 8, 16], observed=(4, 8, 16))
     request = replace(REQUEST, low=1, high=2)
     decided = choose(request, learned=learned)
-    reported = every_option(PolicyInput(request, learned, SUPPLY, rules(), NOW), decided)
+    reported = every_option(Situation(request, learned, SUPPLY, rules(), NOW), decided)
     assert [option.nodes for option in reported] == [4, 8, 16]
     between = replace(REQUEST, low=6, high=6)
     decided = choose(between, learned=learned)
-    reported = every_option(PolicyInput(between, learned, SUPPLY, rules(), NOW), decided)
+    reported = every_option(Situation(between, learned, SUPPLY, rules(), NOW), decided)
     assert [option.nodes for option in reported] == [4, 6, 8, 16]
 
 
@@ -230,7 +231,7 @@ def test_beyond_the_table_the_nearest_count_is_the_largest():
     learned = table(nodes=[4, 8, 16], observed=(4, 8, 16))
     request = replace(REQUEST, low=20, high=24, limit_s=400.0, limit_raisable=False)
     decided = choose(request, learned=learned)
-    reported = every_option(PolicyInput(request, learned, SUPPLY, rules(), NOW), decided)
+    reported = every_option(Situation(request, learned, SUPPLY, rules(), NOW), decided)
     # The limit that holds on 16 nodes does not on 4.
     assert {option.nodes: option.in_limit for option in reported} == {4: False, 8: False, 16: True}
 

@@ -18,8 +18,8 @@ from slurm_plugin.cli.nimo import main
 from slurm_plugin.config.loader import parse
 from slurm_plugin.config.setting_types import Objective
 from slurm_plugin.config.settings import Energy, JobNames
-from slurm_plugin.decision.node_options import PolicyInput
 from slurm_plugin.decision.policy import every_option
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.evaluation.costs import (
     check_series,
     grams_between,
@@ -174,7 +174,7 @@ def test_an_objective_changes_what_a_count_costs_within_the_guard():
     request = timed(asked=8)
     fast, least = choose(request), choose(replace(request, objective=Objective.ENERGY))
     assert (least.reason, least.action) == (Reason.LEAST_NODE_TIME, fast.action)
-    options = every_option(PolicyInput(request, table(), partition().supply, RULES, NOW), least)
+    options = every_option(Situation(request, table(), partition().supply, RULES, NOW), least)
     within = [one for one in options if one.in_guard]
     assert least.chosen.nodes == min(one.nodes for one in within) < fast.chosen.nodes
 

@@ -11,9 +11,9 @@ import pytest
 from predictor.types import Memory
 from slurm_plugin.config.setting_types import Mode, TimeUse, Trust
 from slurm_plugin.config.settings import JobNames, JobSettings, OptIn
-from slurm_plugin.decision.eligibility import Asked
-from slurm_plugin.decision.node_options import PolicyInput
+from slurm_plugin.decision.eligibility import resolve
 from slurm_plugin.decision.policy import decide
+from slurm_plugin.decision.situation import Situation
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.footprint import footprint, memory_bytes
@@ -117,8 +117,10 @@ def chosen(part, **fields):
     recorded = table(memory=(Memory(4, need), Memory(8, need), Memory(10, need)))
     one = job(**fields)
     site = JobSettings(mode=Mode.ENFORCE, time_limit=TimeUse.OFF, trust=Trust.AUTO)
-    asked = Asked(one, None, part, JobNames(), site, OptIn()).request(None, now_s=NOW)
-    made = decide(PolicyInput(asked, recorded, part.supply, rules(), NOW))
+    asked = resolve(
+        one, None, rules=part, names=JobNames(), settings=site, opt_in=OptIn(), now_s=NOW
+    )
+    made = decide(Situation(asked, recorded, part.supply, rules(), NOW))
     return made.chosen.nodes if made.chosen else None
 
 
