@@ -1,1 +1,1 @@
-"""What NIMO may change of a job, one way a module: size, time limit, memory, limit to plan with."""
+"""What NIMO may change of a job, one way a module: size, start, times, memory."""

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from slurm_plugin.decision.levers import memory, node_count, soft_limit, time_limit
+from slurm_plugin.decision.levers import memory, node_count, soft_limit, start, time_limit
 from slurm_plugin.decision.levers.lever import Lever, Surroundings
 from slurm_plugin.decision.messages import guessed_from
 from slurm_plugin.decision.policy import Decision, without_times
@@ -13,6 +13,7 @@ from slurm_plugin.text.formatting import printable
 #: In the order of the lines that sbatch prints.
 LEVERS: tuple[Lever, ...] = (
     node_count.adjustment,
+    start.adjustment,
     time_limit.adjustment,
     memory.adjustment,
     soft_limit.adjustment,

@@ -1,14 +1,10 @@
 """Lever: how many nodes, CPUs or GPUs a job gets, where it leaves that open."""
 
-from math import ceil, inf
-from typing import Any
-
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.decision import sizes
 from slurm_plugin.decision.adjustment import Adjustment
 from slurm_plugin.decision.eligibility import UNBOUNDED
-from slurm_plugin.decision.levers import time_limit
 from slurm_plugin.decision.levers.lever import Surroundings
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Action, Decision
@@ -21,12 +17,10 @@ def adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustmen
     chosen = decided.chosen
     if case.site.mode is not Mode.ENFORCE or decided.action is not Action.SET or chosen is None:
         return None
-    change = _change(case, chosen)
     return Adjustment(
-        change=change,
+        change=_change(case, chosen),
         line=_line(case, decided, chosen),
         urgent=decided.learns is not None,
-        noted=_planned_start(case, decided, change, chosen),
     )
 
 
@@ -46,23 +40,3 @@ def _line(case: Situation, decided: Decision, chosen: Option) -> str:
     if asked is None or asked.nodes == chosen.nodes:
         return ""
     return f"this job runs on {size} instead of {asked.nodes}"
-
-
-def _planned_start(
-    case: Situation, decided: Decision, change: Change, chosen: Option
-) -> dict[str, Any]:
-    """When a job is planned to start on its one count, and the latest that its guard allows.
-
-    Neither where it has no range to get back.  The second is for Slurm's plan, which is made by
-    limits: a count that waits for a prediction has none.
-    """
-    request = case.request
-    pinned = change.min_nodes is not None and time_limit.limit_min(case, decided) is None
-    ranged = request.unit is Unit.NODES and request.low < request.high
-    if not (pinned and ranged and sizes.only_nodes(request.resources)) or chosen.wait_s == inf:
-        return {}
-    latest = chosen.no_later and chosen.most_wait_s < inf
-    return {
-        "planned_s": ceil(case.now_s + chosen.wait_s),
-        "latest_s": ceil(case.now_s + chosen.most_wait_s) if latest else None,
-    }
