@@ -31,7 +31,8 @@ from slurm_plugin.slurm.pending_edits import (
     waits_for_turn,
 )
 from slurm_plugin.slurm.pending_job import PendingJob, pending_jobs
-from slurm_plugin.slurm.pending_reasons import Ends, QueueFacts, explain_reason, facts_of
+from slurm_plugin.slurm.pending_reasons import Ends, explain_reason
+from slurm_plugin.slurm.queue_facts import QueueFacts, facts_of, starts_after
 from slurm_plugin.slurm.slurm_conf import CONFIG, SlurmConf, read_settings
 from slurm_plugin.slurm.start_plan import StartPlan
 from slurm_plugin.wait_forecasts.changed_starts import ChangedStarts, StartRange, compared
@@ -43,7 +44,9 @@ PATIENCE_S = 2.0
 #: Jobs that are explained at once.
 MOST_JOBS = 20
 _AT_ONCE = 8  #: questions
-_OWN = ("squeue", "--me", "-h", "-t", "PD", "-o", "%A")
+_WAITING = ("-h", "-t", "PD", "-o", "%A")
+#: Jobs of a page, and the first of them for which changes are looked for.
+_ON_PAGE, _CHANGED_ON_PAGE = 10, 3
 
 _COMMAS = 3  #: between fields of a user's association
 _PRIORITIES = ("sacctmgr", "-nP", "show", "qos", "format=Name,Priority")
@@ -73,8 +76,26 @@ class Look(NamedTuple):
 
 def own_waiting() -> list[int]:
     """List the ids of the user's own jobs that wait. Raises SlurmError: squeue does not answer."""
-    ids = (int(word) for word in ask_slurm(_OWN).split() if word.isdecimal())
+    return _ids(("squeue", "--me", *_WAITING))
+
+
+def _ids(argv: Sequence[str]) -> list[int]:
+    ids = (int(word) for word in ask_slurm(argv).split() if word.isdecimal())
     return list(dict.fromkeys(ids))
+
+
+def of_user(socket: str, user: str) -> list[PendingAnswer]:
+    """Say why a user's jobs wait, to a page of that user; nothing where Slurm does not answer."""
+    try:
+        ids = _ids(("squeue", f"--user={user}", *_WAITING))
+        jobs = shown_jobs(ids[:_ON_PAGE]) if ids else []
+    except SlurmError:
+        return []
+    own = [job for job in jobs if job.user == user]
+    if not own:
+        return []
+    seen = look(own, socket, with_edits=True)
+    return answers(seen, with_edits=_CHANGED_ON_PAGE, user=user)
 
 
 def shown_jobs(job_ids: Sequence[int]) -> list[PendingJob]:
@@ -174,17 +195,22 @@ def _waits(jobs: Sequence[PendingJob], socket: str) -> Waits:
     return client.waits(socket, asked, timeout_s=PATIENCE_S)
 
 
-def answers(seen: Look, *, with_edits: bool = False) -> list[PendingAnswer]:
+def answers(seen: Look, *, with_edits: int = 0, user: str = "") -> list[PendingAnswer]:
     """Say of each job why it waits and when it starts.
 
-    with_edits: also what would start the first of them sooner, for those who may change it.
+    with_edits: of so many of them also what would start them sooner, for those who may change them.
+    user: who reads it; empty: who runs this.
     """
     rows = {row.job_id: row for row in seen.waits.rows}
-    made = [_answer(job, facts_in(seen, job), seen, rows.get(job.job_id)) for job in seen.jobs]
-    for job, one in zip(seen.jobs, made, strict=True):
-        one.may_change = os.geteuid() in (0, job.uid)
-    if with_edits and made and made[0].may_change:
-        _add_edits(made[0], seen, seen.jobs[0])
+    facts = [facts_in(seen, job) for job in seen.jobs]
+    made: list[PendingAnswer] = []
+    for job, known in zip(seen.jobs, facts, strict=True):
+        one = _answer(job, known, seen, rows.get(job.job_id))
+        one.may_change = job.user == user if user else os.geteuid() in (0, job.uid)
+        if len(made) < with_edits and one.may_change:
+            _add_edits(one, seen, job)
+        one.after = starts_after(known, one.start_s)
+        made.append(one)
     return made
 
 

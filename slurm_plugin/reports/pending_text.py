@@ -40,6 +40,7 @@ class PendingAnswer(msgspec.Struct, kw_only=True):
     start_s: float | None = None  #: half of such jobs have started by then; None: unknown
     low_s: float | None = None  #: nine in ten start between these
     high_s: float | None = None
+    after: str = ""  #: reservation that it starts behind: "Thursday's maintenance upgrade"
     slurm_start_s: float | None = None  #: planned by Slurm
     edits: list[EditRow] = []  #: what would start it sooner
     may_change: bool = True  #: who asks may change it; otherwise there are no edits
@@ -112,13 +113,13 @@ def edits_text(edits: Sequence[EditRow], *, now_s: float) -> list[str]:
         return []
     lines = ["", "What would start it sooner:"]
     for number, one in enumerate(edits, 1):
-        lines.append(f"{number}. {one.what}: {_edited_start(one, now_s)}{_costs(one)}.")
+        lines.append(f"{number}. {one.what}: {edited_start(one, now_s)}{_costs(one)}.")
         if one.argv:
             lines.append(f"     {shlex.join(one.argv)}")
     return lines
 
 
-def _edited_start(one: EditRow, now_s: float) -> str:
+def edited_start(one: EditRow, now_s: float) -> str:
     """Say when a changed job starts, and by how much sooner.
 
     Where only limits say so it could.
@@ -152,6 +153,8 @@ def start_text(one: PendingAnswer) -> str:
     if one.low_s is not None and one.high_s is not None:
         between = f"{short_clock(one.low_s)} and {short_clock(one.high_s)}"
         said += f" (nine in ten of such jobs between {between})"
+    if one.after:
+        said += f", after {one.after}"
     return f"{said}; {planned}." if planned else f"{said}."
 
 

@@ -5,7 +5,7 @@ of theirs; whether nodes are shared only operators change (src/slurmctld/job_mgr
 of 22.05 and 26.05).
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, floor, inf
@@ -20,7 +20,7 @@ from slurm_plugin.slurm.limit_reasons import (
     need_of,
 )
 from slurm_plugin.slurm.pending_job import PendingJob
-from slurm_plugin.slurm.pending_reasons import QueueFacts
+from slurm_plugin.slurm.queue_facts import QueueFacts
 from slurm_plugin.slurm.start_plan import StartPlan
 from slurm_plugin.text.formatting import count, duration, limit_text
 
@@ -44,7 +44,7 @@ class Edit:
     what: str  #: "a time limit of 25 min"
     caution: str = ""  #: what it costs: "if it needs no longer"
     job: PendingJob  #: as it would be
-    planned: bool = True  #: limits of others say when it would start
+    passes: bool = False  #: it lets the job pass others: nothing where no start is known
     start_s: float | None = None  #: None: not known
     gain_s: float | None = None  #: by so much sooner; None: as it is it does not start
     gain_low_s: float | None = None  #: nine in ten are between these; None: by limits alone
@@ -115,20 +115,36 @@ def edits_of(
     planned = [_planned(one, plan, now_s) for one in found]
     # The same change may follow from reason and queue.
     distinct = {tuple(one.fields.items()) or one.what: one for one in reversed(planned)}
-    return [one for one in distinct.values() if _is_sooner(one, now_s)]
+    return list(reversed(distinct.values()))
 
 
 def offered(edits: Iterable[Edit]) -> list[Edit]:
-    """Choose the changes that are offered, the one with the earliest start first."""
-    kinds: Counter[str] = Counter()
-    offered = []
-    order = sorted(edits, key=lambda one: (one.start_s is None, one.start_s or 0.0, len(one.what)))
-    for one in order:
-        kind = next(iter(one.fields), one.what)
-        kinds[kind] += 1
-        if kinds[kind] <= _MOST_ALIKE and (one.planned or one.start_s is not None):
-            offered.append(one)
-    return offered[:MOST_EDITS]
+    """Choose the changes that are offered, the one with the earliest start first.
+
+    Of several sizes the first that is given is taken, unless a later one starts sooner.
+    """
+    kinds: defaultdict[str, list[Edit]] = defaultdict(list)
+    for one in filter(_is_sooner, edits):
+        alike = kinds[next(iter(one.fields), one.what)]
+        if not any(_as_soon(other, one) for other in alike):
+            alike.append(one)
+    chosen = [one for alike in kinds.values() for one in sorted(alike, key=_order)[:_MOST_ALIKE]]
+    return sorted(chosen, key=_order)[:MOST_EDITS]
+
+
+def _order(edit: Edit) -> tuple[bool, float, int]:
+    return (edit.start_s is None, edit.start_s or 0.0, len(edit.what))
+
+
+def _as_soon(other: Edit, edit: Edit) -> bool:
+    """Whether another size of the same is as soon, so that this one is not needed."""
+    if _SIZES.isdisjoint(edit.fields) or other.start_s is None or edit.start_s is None:
+        return False
+    return other.start_s < edit.start_s + AT_ONCE_S
+
+
+#: What of a job comes in sizes, the largest first.
+_SIZES = frozenset({"TimeLimit", "NumNodes", "MinMemoryCPU", "MinMemoryNode"})
 
 
 def _as_it_is(job: PendingJob, facts: QueueFacts, plan: StartPlan | None) -> float | None:
@@ -138,21 +154,19 @@ def _as_it_is(job: PendingJob, facts: QueueFacts, plan: StartPlan | None) -> flo
     return plan.start_s(job) if plan is not None and waits_for_turn(job, facts) else None
 
 
-def _is_sooner(edit: Edit, now_s: float | None) -> bool:
-    if edit.start_s is None:
+def _is_sooner(edit: Edit) -> bool:
+    """Whether a change is worth it: by the queue run forward, else by limits."""
+    if edit.chance is not None:
         return True
-    return edit.start_s < (inf if now_s is None else now_s - AT_ONCE_S)
+    if edit.start_s is None:
+        return not edit.passes
+    return edit.gain_s is None or edit.gain_s > AT_ONCE_S
 
 
 def _planned(edit: Edit, plan: StartPlan | None, now_s: float | None) -> Edit:
     """Say when a changed job would start, and how much sooner that is."""
     # Nodes of a reservation are not in the plan, nor when jobs end that Slurm hides.
-    if (
-        plan is None
-        or edit.job.reservation
-        or not edit.planned
-        or (start_s := plan.start_s(edit.job)) == inf
-    ):
+    if plan is None or edit.job.reservation or (start_s := plan.start_s(edit.job)) == inf:
         return edit
     gain_s = None if now_s is None or not now_s < inf else now_s - start_s
     return replace(edit, start_s=start_s, gain_s=gain_s)
@@ -358,24 +372,16 @@ def _sooner(
     """Give changes with which the queue lets a job start sooner."""
     if not waits_for_turn(job, facts):
         return
-    yield from _sooner_qos(job, access)
-    now_s = plan.start_s(job)
-    tried: Iterable[Edit] = (
-        *_holes(job, plan, now_s, predicted_s),
+    found = (
+        *_sooner_qos(job, access),
+        *_holes(job, plan, plan.start_s(job), predicted_s),
         *_fewer(job, plan),
         *_partitions(job, facts),
         *_other_nodes(job),
         *_less_memory(job),
         *_shared(job),
     )
-    best: set[str] = set()
-    for edit in tried:
-        start_s = plan.start_s(edit.job)
-        kind = next(iter(edit.fields), edit.what)
-        # Of several sizes the largest that is soon enough.
-        if start_s < now_s - AT_ONCE_S and (kind == "Partition" or kind not in best):
-            best.add(kind)
-            yield replace(edit, start_s=start_s)
+    yield from (replace(edit, passes=True) for edit in found)
 
 
 def waits_for_turn(job: PendingJob, facts: QueueFacts) -> bool:
@@ -452,7 +458,6 @@ def _sooner_qos(job: PendingJob, access: OwnAccess) -> Iterator[Edit]:
                 fields={"QOS": name},
                 what=f"in QOS {name}",
                 job=replace(job, qos=name, priority=priority),
-                planned=False,
             )
 
 

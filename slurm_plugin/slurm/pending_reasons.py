@@ -4,13 +4,11 @@ The table has all reasons of Slurm 22.05 to 26.05 (src/common/job_state_reason.c
 slurm_protocol_defs.c).  Those that name a limit are read in `slurm_plugin.slurm.limit_reasons`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 
-from sacct_ingest.text.hostlist import expand
-from slurm_plugin.slurm.cluster_state import RawJob, RawPartition, RawReservation, RawState
 from slurm_plugin.slurm.limit_reasons import (
     BindingLimit,
     LimitReason,
@@ -20,7 +18,7 @@ from slurm_plugin.slurm.limit_reasons import (
     need_of,
 )
 from slurm_plugin.slurm.pending_job import DependsOn, PendingJob
-from slurm_plugin.slurm.startable import UNUSABLE, WAITS, waits_for_nodes
+from slurm_plugin.slurm.queue_facts import QueueFacts, before_reservation, shorter_limit
 from slurm_plugin.text.formatting import clock, count, hours, limit_text
 
 
@@ -31,27 +29,6 @@ class Ends(StrEnum):
     OTHERS = "others"  #: what others do, or time
     SOMEBODY = "somebody"  #: what its user or an administrator does
     NEVER = "never"  #: nothing, as the job is
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueFacts:
-    """What the queue and the limits say of a job that waits."""
-
-    now_s: float
-    private: bool = False  #: PrivateData hides others' jobs
-    seen: bool = True  #: Slurm showed its queue
-    ahead: int = 0  #: jobs that go before it
-    ahead_node_hours: float = 0.0  #: that they ask for
-    idle: int = 0  #: nodes of its partitions with no job
-    nodes: int = 0  #: nodes of its partitions that are up
-    partitions: Mapping[str, RawPartition] = field(default_factory=dict)
-    closing: RawReservation | None = None  #: the next that its limit reaches into
-    reserved: RawReservation | None = None  #: that it asks for
-    licences: Mapping[str, int] = field(default_factory=dict)  #: how many there are
-    licences_used: Mapping[str, int] = field(default_factory=dict)
-    binding: BindingLimit | None = None
-    limits_refused: str = ""  #: why limits are not known
-    running_tasks: int = 0  #: of its array
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +61,7 @@ def explain_reason(job: PendingJob, facts: QueueFacts) -> PendingReason:
         said = f"Slurm says {job.reason!r}, which this release of NIMO does not know"
         return PendingReason(Ends.OTHERS, said, "ask the administrators what holds it")
     told = entry.sentence if isinstance(entry.sentence, str) else entry.sentence(job, facts)
-    ends, change = entry.ends, entry.change
+    ends, change = entry.ends, entry.change or shorter_limit(job, facts)
     if job.reason == "Licenses" and _licences_never(job, facts):
         ends, change = Ends.NEVER, "ask for fewer licences"
     if job.reason in ("", "None", "Priority", "Resources") and _too_large(job, facts):
@@ -92,64 +69,6 @@ def explain_reason(job: PendingJob, facts: QueueFacts) -> PendingReason:
         told = f"it asks for {_nodes(job)}, and {where} has {facts.nodes} that are up"
         ends, change = Ends.NEVER, "ask for fewer nodes, or for another partition"
     return PendingReason(ends, told, change)
-
-
-def facts_of(raw: RawState, job: PendingJob, *, now_s: float, private: bool = False) -> QueueFacts:
-    """Gather what Slurm's view of the queue says of a job."""
-    partitions = {one.name: one for one in raw.partitions}
-    members = [node for node in raw.nodes if not set(node.partitions).isdisjoint(job.partitions)]
-    usable = [node for node in members if node.state.isdisjoint(UNUSABLE)]
-    before = jobs_before(raw, job)
-    names = frozenset(expand(job.node_list)) or {node.name for node in members}
-    limit_s = job.limit_s or inf
-    closing = [
-        one
-        for one in raw.reservations
-        if now_s < one.start_s < now_s + limit_s
-        and one.name != job.reservation
-        and not names.isdisjoint(one.node_names)
-    ]
-    used: dict[str, int] = {}
-    for one in raw.jobs:
-        if one.state not in WAITS:
-            for name, number in one.licences.items():
-                used[name] = used.get(name, 0) + number
-    array = job.array_id or 0
-    return QueueFacts(
-        now_s=now_s,
-        private=private,
-        ahead=sum(one.jobs for one in before),
-        ahead_node_hours=sum(one.jobs * one.nodes * (one.limit_s or 0.0) / 3600 for one in before),
-        idle=sum(node.cpus_used == 0 for node in usable),
-        nodes=len(usable),
-        partitions=partitions,
-        closing=min(closing, key=lambda one: one.start_s, default=None),
-        reserved=next((one for one in raw.reservations if one.name == job.reservation), None),
-        licences=raw.licences,
-        licences_used=used,
-        running_tasks=sum(
-            bool(array) and one.array_id == array and one.state not in WAITS for one in raw.jobs
-        ),
-    )
-
-
-def jobs_before(raw: RawState, job: PendingJob) -> Sequence[RawJob]:
-    """List the jobs for the same partitions that go first: by tier, priority, submission."""
-    partitions = {one.name: one for one in raw.partitions}
-
-    def tier(names: Sequence[str]) -> int:
-        return max((partitions[name].tier for name in names if name in partitions), default=1)
-
-    own = (-tier(job.partitions), -job.priority, job.submit_s, job.job_id)
-    wanted = frozenset(job.partitions)
-    return [
-        one
-        for one in raw.jobs
-        if one.state in WAITS
-        and waits_for_nodes(one.reason)
-        and not wanted.isdisjoint(one.partitions)
-        and (-tier(one.partitions), -one.priority, one.submit_s, one.job_id or 0) < own
-    ]
 
 
 def _too_large(job: PendingJob, facts: QueueFacts) -> bool:
@@ -166,7 +85,7 @@ def _where(job: PendingJob) -> str:
 
 def _priority(job: PendingJob, facts: QueueFacts) -> str:
     if facts.closing is not None and not facts.ahead:
-        return _before_reservation(job, facts.closing)
+        return before_reservation(job, facts.closing)
     if not facts.seen:
         return "jobs of higher priority go first"
     hidden = "; Slurm hides others' jobs from you (PrivateData)" if facts.private else ""
@@ -184,7 +103,7 @@ def _priority(job: PendingJob, facts: QueueFacts) -> str:
 
 def _resources(job: PendingJob, facts: QueueFacts) -> str:
     if facts.closing is not None and facts.idle >= job.nodes:
-        return _before_reservation(job, facts.closing)
+        return before_reservation(job, facts.closing)
     said = f"it is the next for {_nodes(job)} in {_where(job)}"
     if not facts.seen or not facts.nodes:
         return said
@@ -193,21 +112,12 @@ def _resources(job: PendingJob, facts: QueueFacts) -> str:
     return f"{said}; {facts.idle} of {facts.nodes} nodes are idle"
 
 
-def _before_reservation(job: PendingJob, one: RawReservation) -> str:
-    what = "the maintenance" if "MAINT" in one.flags else "the reservation"
-    limit = limit_text(job.limit_s) if job.limit_s else "without an end"
-    return (
-        f"its time limit ({limit}) reaches into {what} {one.name}, which begins "
-        f"{clock(one.start_s)}"
-    )
-
-
 def _not_available(job: PendingJob, facts: QueueFacts) -> str:
     if "UnavailableNodes" in job.detail:
         names = job.detail.partition(":")[2].strip()
         return f"nodes that it needs are down, drained or reserved: {names or job.node_list}"
     if facts.closing is not None:
-        return _before_reservation(job, facts.closing)
+        return before_reservation(job, facts.closing)
     named = f" ({job.node_list})" if job.node_list else ""
     detail = f": {job.detail[:1].lower()}{job.detail[1:]}" if job.detail else ""
     return f"nodes that it needs{named} are not available{detail}"

@@ -8,7 +8,7 @@ from slurm_plugin.slurm.cluster_state import Cluster, Partition, RawState
 from slurm_plugin.slurm.limits import NodeBounds
 from slurm_plugin.slurm.node_pool import NodeShare
 from slurm_plugin.slurm.pending_job import PendingJob
-from slurm_plugin.slurm.pending_reasons import jobs_before
+from slurm_plugin.slurm.queue_facts import jobs_before
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import build
 from slurm_plugin.slurm.startable import WAITS

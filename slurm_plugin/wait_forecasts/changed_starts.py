@@ -61,7 +61,8 @@ class StartDraws:
     """Starts of one form of a job, one for each future, seconds from the look."""
 
     now_s: float
-    starts_s: Floats
+    starts_s: Floats  #: when its nodes are free
+    late_s: float  #: by so much later at most Slurm looks at it again
 
     @property
     def known(self) -> bool:
@@ -72,7 +73,7 @@ class StartDraws:
     def start(self) -> StartRange:
         """When it starts."""
         low, median, high = np.quantile(self.starts_s, (_LOW, 0.5, _HIGH)).tolist()
-        return StartRange(self.now_s + median, self.now_s + low, self.now_s + high)
+        return StartRange(self.now_s + median, self.now_s + low, self.now_s + high + self.late_s)
 
     def gain(self, changed: "StartDraws") -> Gain:
         """Compare it with the job changed."""
@@ -80,7 +81,8 @@ class StartDraws:
         low, median, high = np.quantile(gains, (_LOW, 0.5, _HIGH)).tolist()
         sooner = int((gains >= LEAST_GAIN_S).sum())
         # Of so many futures none is certain.
-        return Gain(median, low, high, (sooner + 1) / (len(gains) + 2))
+        chance = (sooner + 1) / (len(gains) + 2)
+        return Gain(median, low - changed.late_s, high + self.late_s, chance)
 
 
 class ChangedStarts:
@@ -132,17 +134,11 @@ class ChangedStarts:
             )
             for (place, _, _), row in zip(some, made, strict=True):
                 starts_s[place] = np.minimum(starts_s[place], row)
-        late_s = self._looks(len(forms), draws)
+        late_s = self._settings.backfill_s
         return [
-            StartDraws(self._now_s, np.minimum(row + late, HORIZON_S)) if placed[place] else None
-            for place, (row, late) in enumerate(zip(starts_s, late_s, strict=True))
+            StartDraws(self._now_s, row, late_s) if ones else None
+            for row, ones in zip(starts_s, placed, strict=True)
         ]
-
-    def _looks(self, forms: int, draws: int) -> Floats:
-        """Draw how long after its nodes are free Slurm looks at a job again, for each form."""
-        rng = np.random.default_rng(0)
-        late_s: Floats = rng.uniform(0.0, self._settings.backfill_s, (forms, draws))
-        return late_s
 
     def _placed(self, form: PendingJob) -> list[tuple[PartitionQueue, QueuedJob]]:
         """Give the queues in which a form waits, last, and its size there."""

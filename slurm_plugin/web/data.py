@@ -26,6 +26,7 @@ from slurm_plugin.evaluation.waste_data import collect as collect_waste
 from slurm_plugin.evaluation.waste_report import WasteReport
 from slurm_plugin.protocol.status_messages import Waits
 from slurm_plugin.reports.curve_text import Listed, TableKey, distinctions, repeated
+from slurm_plugin.reports.pending_text import PendingAnswer
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules, is_own
 from slurm_plugin.store_access import table_finder
 from slurm_plugin.web.viewer import User, Viewer
@@ -197,6 +198,7 @@ _WASTE_S = 1800.0
 #: Days of a user's jobs whose waste a page says, and the most starts that it looks at.
 _WASTE_DAYS, _WASTE_RUNS = 30, 20_000
 _VISIBILITY_S = 120.0
+_WAITING_S, _OLDEST_WAITING_S = 30.0, 120.0
 _CHECKS_S, _OLDEST_CHECKS_S = 5.0, 60.0
 
 
@@ -282,10 +284,12 @@ class Service:
 
     checks: looks at nimod, the last ingest and the last fit; findings have state, message and fix.
     waits: asks nimod when the jobs of a user start; an answer with an error where it has none.
+    waiting: asks Slurm why the jobs of a user wait; none where it does not answer.
     """
 
     checks: Callable[[], Sequence[Any]] = tuple
     waits: Callable[[str], Waits] = lambda _: Waits(error="nimod was not asked")
+    waiting: Callable[[str], Sequence[PendingAnswer]] = lambda _: ()
 
 
 class PageData:
@@ -324,6 +328,9 @@ class PageData:
             lambda _: (time.time(), self.service.checks()),
             keep_s=_CHECKS_S,
             serve_s=_OLDEST_CHECKS_S,
+        )
+        self._waiting = RefreshingCache(
+            self.service.waiting, keep_s=_WAITING_S, serve_s=_OLDEST_WAITING_S, most=1000
         )
 
     @property
@@ -376,6 +383,10 @@ class PageData:
     def checks(self) -> tuple[float, Sequence[Any]]:
         """Look at nimod, the last ingest and the last fit; the time is when that was done."""
         return self._checks.get(None)
+
+    def waiting(self, user: str) -> Sequence[PendingAnswer]:
+        """Say why a user's own jobs wait."""
+        return self._waiting.get(user) if user else ()
 
     def report(self, viewer: Viewer, days: int | None = None) -> OutcomeReport:
         """Sum up the last days, for what a user sees; None: as many as the site says, 0: all."""

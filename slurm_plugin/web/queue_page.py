@@ -17,6 +17,7 @@ from slurm_plugin.reports.queue_picture import Lane, nodes_in_use
 from slurm_plugin.text.formatting import count, limit_text, percent
 from slurm_plugin.text.table_columns import SECONDS, Column, Table, text_column
 from slurm_plugin.web.view import OLD_S, View
+from slurm_plugin.web.waiting_reasons import reasons_table
 
 _LIMITS = ("1", "4", "12", "24")  #: hours
 _LANES = 5  #: most jobs of the viewer in one picture
@@ -73,6 +74,7 @@ def queue(view: View) -> str:
         "queue.html.j2",
         "Queue",
         outlooks=made,
+        reasons=reasons_table(view),
         age=time_span(oldest_s),
         now=oldest_s <= OLD_S,
         job=job,

@@ -32,6 +32,7 @@ from slurm_plugin.web.decisions_page import decisions_table
 from slurm_plugin.web.report_pages import chosen_days, linked, periods
 from slurm_plugin.web.suggestions import Suggestion, WhatIf, suggestion, what_if
 from slurm_plugin.web.view import OLD_S, SOME, View
+from slurm_plugin.web.waiting_reasons import reasons_table
 
 #: Worst state first; what it means for the whole.
 _STATES = {
@@ -113,6 +114,7 @@ def mine(view: View) -> str:
         what_if=_what_if(view, jobs),
         waste=waste_title(waste) if waste and waste.starts else "",
         waiting=_waiting(view),
+        reasons=reasons_table(view),
         decisions=decisions_table(view, pairs, "My last decisions", empty="none yet"),
         all_decisions=view.link("/decisions", user=name),
     )

@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(config: Config) -> None:
+    from slurm_plugin.cli import waiting_jobs  # noqa: PLC0415
     from slurm_plugin.web import server  # noqa: PLC0415
     from slurm_plugin.web.app import application  # noqa: PLC0415
     from slurm_plugin.web.data import PageData, Service  # noqa: PLC0415
@@ -66,7 +67,11 @@ def _serve(config: Config) -> None:
         config,
         partial(open_store, config),
         lambda user: visibility_for(config, user.uid, user.name, own_only=own),
-        Service(partial(_checks, config), partial(_waits, config)),
+        Service(
+            partial(_checks, config),
+            partial(_waits, config),
+            partial(waiting_jobs.of_user, config.socket),
+        ),
     )
     with server.listening(config.web, proxies) as (channel, where):
         print(where, flush=True)

@@ -172,7 +172,7 @@ def _waiting(printed: str, task: int | None, config: Config) -> "list[PendingAns
     if not jobs:
         return []
     seen = waiting_jobs.look(jobs[: waiting_jobs.MOST_JOBS], config.socket, with_edits=True)
-    return waiting_jobs.answers(seen, with_edits=True)
+    return waiting_jobs.answers(seen, with_edits=1)
 
 
 def _is_meant_task(tasks: str, task: int | None) -> bool:

@@ -136,6 +136,19 @@ def test_a_queue_that_hangs_leaves_the_reason(slurm, capsys):
     assert re.search(r"Not found out: the queue \(squeue: no answer within (1|0\.\d) s\)\.", out)
 
 
+def test_a_page_has_its_user_s_own_jobs_alone(slurm):
+    shown(slurm, "JobHeldUser")
+    slurm("squeue", ("--user=", "17\n"))
+    (one,) = waiting_jobs.of_user("/nowhere", "ada")
+    assert (one.job_id, one.sentence, one.may_change) == (17, "its user holds it", True)
+    assert one.edits[0].argv == ["scontrol", "release", "17"]
+    # What squeue lists by mistake, or by a name that it reads in another way, is not shown.
+    assert waiting_jobs.of_user("/nowhere", "bob") == []
+    assert "squeue --user=bob -h" in slurm.calls()
+    slurm("squeue", default="exec sleep 60")
+    assert waiting_jobs.of_user("/nowhere", "ada") == []
+
+
 def test_own_jobs_where_squeue_hangs_or_has_none(slurm, capsys):
     assert main(["why"]) == 0
     assert capsys.readouterr().out == "none of your jobs is waiting\n"

@@ -1,6 +1,7 @@
 """Why a job waits: all of Slurm's reasons as sentences."""
 
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawPartition, RawReservation, RawState
 from slurm_plugin.slurm.limit_reasons import binding_limit, limit_reason
 from slurm_plugin.slurm.pending_job import PendingJob, pending_jobs
-from slurm_plugin.slurm.pending_reasons import Ends, QueueFacts, explain_reason, facts_of
+from slurm_plugin.slurm.pending_reasons import Ends, explain_reason
+from slurm_plugin.slurm.queue_facts import QueueFacts, facts_of, starts_after
 
 NOW = 1_790_000_000.0
 #: Of Slurm 22.05, 24.11 and 26.05, out of its source.
@@ -156,8 +158,23 @@ def test_a_limit_that_reaches_into_a_maintenance_is_said():
     for reason in ("ReqNodeNotAvail", "Priority", "Resources"):
         words = said(reason, facts, nodes=1).sentence
         assert words.startswith("its time limit (1 h) reaches into the maintenance upgrade, which")
+        assert said(reason, facts, nodes=1).change == (
+            "with --time=00:29:00 it would start now, if it needs no longer"
+        )
+        assert said(reason, facts, nodes=2).change != said(reason, facts, nodes=1).change
+    assert said("Priority", replace(facts, ahead=1), nodes=1).change == ""
     before = facts_of(raw, replace(JOB, limit_s=1200.0), now_s=NOW)
     assert before.closing is None
+
+
+def test_a_start_behind_a_maintenance_names_its_day():
+    facts = QueueFacts(now_s=NOW, closing=MAINTENANCE)
+    day = datetime.fromtimestamp(MAINTENANCE.start_s).astimezone().strftime("%A")
+    assert starts_after(facts, MAINTENANCE.end_s + 60) == f"{day}'s maintenance upgrade"
+    assert starts_after(facts, MAINTENANCE.start_s - 60) == ""
+    assert starts_after(facts, None) == ""
+    late = replace(facts, now_s=NOW - 20 * 86_400)
+    assert starts_after(late, MAINTENANCE.end_s).startswith("the ")
 
 
 SHOWN = """\

@@ -133,7 +133,7 @@ def test_a_higher_priority_passes_those_before():
     before = replace(OWN, job_id=3, nodes=3, priority=500, tres={"cpu": 12.0}, comment="5")
     long = replace(JOB, limit_s=30 * HOUR)
     urgent = replace(long, priority=900)
-    edit = Edit(fields={"QOS": "x"}, what="in QOS x", job=urgent, planned=False)
+    edit = Edit(fields={"QOS": "x"}, what="in QOS x", job=urgent, passes=True)
     start, (made,) = gains([edit], *BUSY, before, job=long)
     assert start.median_s - NOW > 4.5 * HOUR
     assert made.start_s - NOW == pytest.approx(HOUR, rel=0.1)
@@ -161,6 +161,14 @@ def test_what_no_node_can_take_stays_as_it_was():
 
 def test_slurm_looks_at_its_queue_now_and_then():
     late = replace(CONF, backfill_s=600.0)
-    start, _ = gains([], conf=late)
-    assert 200 < start.median_s - NOW < 400
-    assert start.high_s - NOW < 600
+    start, (edit,) = gains([on_nodes(JOB, 1)], *BUSY, conf=late)
+    assert start.high_s - NOW > 1.05 * HOUR + 600
+    assert edit.gain_low_s < 0.95 * HOUR - 600
+    assert edit.gain_high_s > 1.05 * HOUR + 600
+
+
+def test_limits_say_nothing_where_predictions_do():
+    # All take the same limit: by limits no node is free before the other.
+    _, found = gains([replace(on_nodes(JOB, 1), start_s=NOW + 24 * HOUR, gain_s=0.0)], *BUSY)
+    assert offered(found)[0].start_s == NOW
+    assert offered([replace(found[0], chance=None, gain_s=0.0)]) == []

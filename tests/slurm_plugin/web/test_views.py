@@ -20,6 +20,7 @@ from slurm_plugin.doctor import Finding, FindingState
 from slurm_plugin.protocol.query_messages import explanation_of
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.status_messages import PartitionWait, WaitRow, Waits
+from slurm_plugin.reports.pending_text import EditRow, PendingAnswer
 from slurm_plugin.reports.why_text import explain
 from slurm_plugin.text.table_columns import Table
 from slurm_plugin.web.app import PAGES
@@ -354,6 +355,40 @@ def test_a_user_begins_with_what_is_the_users_own(ask, store_path):
     assert "bob" not in text
     trouble = Service(waits=lambda _: Waits(error="nimod does not answer"))
     assert "nimod does not answer" in ask("/mine", service=trouble).text
+
+
+def test_users_see_why_their_own_jobs_wait_and_what_would_help(ask):
+    edit = EditRow(
+        argv=["scontrol", "update", "JobId=77", "TimeLimit=01:29:00"],
+        what="with a time limit of <1.5 h>",
+        start_s=0.0,
+        gain_s=2400.0,
+        gain_low_s=600.0,
+        gain_high_s=3900.0,
+        chance=0.8,
+    )
+    sentence = "it is <b>next</b>"
+    adas = PendingAnswer(job_id=77, name="wrf", sentence=sentence, start_s=2e9, edits=[edit])
+    hers_no_more = PendingAnswer(job_id=78, sentence="of bob", may_change=False)
+    asked = []
+
+    def waiting(user):
+        asked.append(user)
+        return [adas, hers_no_more] if user == "ada" else []
+
+    service = Service(waiting=waiting)
+    for page in ("/mine", "/queue"):
+        answer = ask(page, "ada", own("ada"), service=service).text
+        text = Tags(answer).text
+        assert "it is <b>next</b>" in text
+        assert "with a time limit of <1.5 h>: it starts at once, about 40 min sooner" in text
+        assert "(10 min to 1.1 h), 80 % certain" in text
+        assert "scontrol update JobId=77 TimeLimit=01:29:00" in text
+        assert "of bob" not in text
+        others = Tags(ask(page, "bob", own("bob"), service=service).text).text
+        assert "TimeLimit" not in others
+        assert "<b>next</b>" not in others
+    assert set(asked) == {"ada", "bob"}
 
 
 def test_pages_name_no_problem_or_reason_by_its_code(ask, store_path):
