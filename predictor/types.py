@@ -436,13 +436,15 @@ class Form:
 
     Each of ``terms`` is the log of a part of the run time in seconds at the centre of a `Surface`,
     the exponent of each size, and that of the count.  ``steps``: by how much log run time leaves
-    that sum at each of the surface's counts.
+    that sum at each of the surface's counts.  ``constant``: the part of each size that run time
+    does not go by; empty: none.
     """
 
     fold: int  #: of the runs that it was fitted without; 0: it was fitted to all
     weight: float  #: those of one fold have the sum 1
     terms: tuple[tuple[float, ...], ...]
     steps: tuple[float, ...] = ()
+    constant: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

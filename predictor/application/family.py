@@ -7,7 +7,8 @@ Run time is a sum of products of powers of sizes x and the count n (a posynomial
 The exponents of a size are shrunk to between 0 and 1, h to 1, g to 0.6; *step* is Brownian motion
 over the log of the count, for what no sum of powers says.  Members of the family are a single
 product with steps, which is a log-linear regression, the same with steep ones, and the sum with and
-without steps; on one count a product, a sum, and a fixed part with work in proportion to the size.
+without steps; on one count a product, a sum, a fixed part with work in proportion to the size, and
+work in proportion to what a size has beyond a part that all problems have, such as reference files.
 They are averaged by how well they predict runs that were left out (stacking: Wolpert, *Neural
 Networks* 5, 1992), so that the family is hardly worse than the best of them.
 
@@ -104,6 +105,7 @@ class _Prior:
     sizes: tuple[tuple[float, float], ...]
     powers: tuple[tuple[float, float], ...]
     rough: float  #: standard deviation of a step over one doubling
+    beyond: bool = False  #: only what a size has beyond its constant part counts
 
 
 _SUM = (
@@ -115,9 +117,14 @@ _PRODUCT = _Prior((_LEVEL,), (_IN_WORK,), (_WORK_ALONE,), _ROUGH)
 _SMOOTH, _STEPPED = _Prior(*_SUM, 0.0), _Prior(*_SUM, _ROUGH)
 _STEEP = _Prior((_LEVEL,), (_IN_WORK,), (_WORK_ALONE,), _CLIFF)
 _LINE = _Prior((_LEVEL, _SERIAL_PART), (_PROPORTIONAL, _FIXED), (_WORK, _SERIAL), 0.0)
+_BEYOND = _Prior((_LEVEL,), (_PROPORTIONAL,), (_WORK,), 0.0, beyond=True)
 #: Where counts differ, and where there is one, on which members with steps are those without.
 MEMBERS = (_PRODUCT, _SMOOTH, _STEPPED, _STEEP)
 _ON_ONE_COUNT = (_PRODUCT, _SMOOTH, _LINE)
+#: Least share of the smallest size that is a constant part worth a member of its own.
+_CONSTANT = 0.5
+#: How much the smallest size has beyond it at least, as a share of what sizes differ by.
+_LEAST_BEYOND = 0.01
 
 
 class _Data:
@@ -148,8 +155,27 @@ class _Data:
         others = [column - column.mean() for column in (*of_kinds, *beside)]
         self.beside: Floats = np.column_stack(others) if others else np.zeros((len(runs), 0))
         self.counts: Floats = np.unique(counts.round(9))
+        self.sizes: Floats = np.exp(logs)
         self.signs = _signs(self)
         self.folds = _folds([(run.nodes, *at) for run, at in zip(runs, logs.tolist(), strict=True)])
+
+    def beyond(self, constants: Floats) -> Floats:
+        """Give ``at`` by what sizes have beyond a constant part; shape ``(folds, runs, columns)``.
+
+        constants: of each fold and size.
+        """
+        made = np.tile(self.at, (len(constants), 1, 1))
+        made[:, :, 1:-1] = np.log((self.sizes - constants[:, None]) / self._left(constants))
+        return made
+
+    def references_beyond(self, constants: Floats) -> Floats:
+        """Give the same of runs that all have the references."""
+        made = np.tile(self.at_references, (len(constants), 1, 1))
+        made[:, :, 1:-1] = np.log((self.references - constants[:, None]) / self._left(constants))
+        return made
+
+    def _left(self, constants: Floats) -> Floats:
+        return np.asarray(np.exp(self.centre) - constants)[:, None]
 
     @property
     def steps(self) -> Floats:
@@ -175,6 +201,31 @@ def _signs(data: _Data) -> Floats:
         noise = float(np.std(centred - data.at @ slopes))
     surely = slopes < -_SURELY * np.sqrt(np.diag(covariance))
     return np.where(surely, -1.0, 1.0)[1:-1]
+
+
+def _constants(data: _Data, used: Floats) -> Floats:
+    """Give the part of the size that run time does not go by, of each fold: shape ``(folds, 1)``.
+
+    Where a line through the run times, with the least relative errors, is zero.
+
+    used: 1 for each run of a fold; shape ``(folds, runs)``.
+    """
+    sizes, times = data.sizes[:, 0], np.exp(data.log_s)
+    columns = np.column_stack([sizes / sizes.mean(), np.ones(len(sizes))]) / times[:, None]
+    squares = np.einsum("bn,np,nq->bpq", used, columns, columns)
+    squares += np.eye(2) * 1e-9 * np.trace(squares, axis1=1, axis2=2)[:, None, None]
+    slope, start = np.linalg.solve(squares, (used @ columns)[..., None])[..., 0].T
+    zero = -start / np.maximum(slope, 1e-12) * sizes.mean()
+    most = sizes.min() - _LEAST_BEYOND * (sizes.max() - sizes.min())
+    return np.asarray(np.clip(np.where(slope > 0, zero, 0.0), 0.0, most)[:, None])
+
+
+def _has_constant(data: _Data) -> bool:
+    """Whether a large part of the size seems to be the same in all runs."""
+    if len(data.names) != 1 or len(data.counts) > 1 or data.signs[0] < 0:
+        return False
+    constant = _constants(data, np.ones((1, len(data.log_s))))
+    return bool(constant[0, 0] > _CONSTANT * data.sizes.min())
 
 
 def steps_at(counts: Floats, at: Floats) -> Floats:
@@ -208,6 +259,7 @@ class _Member:
     left_out: Floats  #: error of each run without it
     moved: Floats  #: log of the run time of each run over that with the references, without it
     parts: int
+    constants: Floats  #: part of each size that run time does not go by; shape ``(folds, sizes)``
 
 
 def fit_family(
@@ -224,6 +276,8 @@ def fit_family(
     """
     data = _Data(runs, sizes, kinds, beside)
     priors = MEMBERS if len(data.counts) > 1 else _ON_ONE_COUNT
+    if _has_constant(data):
+        priors = (*priors, _BEYOND)
     members = [_member(data, prior) for prior in priors]
     weights = _weights([member.left_out for member in members])
     pairs = [pair for pair in zip(weights, members, strict=True) if pair[0] > 0]
@@ -272,21 +326,20 @@ def _forms(data: _Data, member: _Member, weight: float) -> list[Form]:
     folds = [0, *range(1, int(data.folds.max()) + 1)]
     at_counts = steps_at(data.counts, data.counts)
     forms = []
-    for fold, theta, steps in zip(folds, member.theta, member.steps, strict=True):
+    rows = zip(folds, member.theta, member.steps, member.constants.tolist(), strict=True)
+    for fold, theta, steps, constants in rows:
         parts = theta.reshape(member.parts, -1).copy()
         parts[:, 0] += data.level
         said = tuple(tuple(part) for part in parts.round(5).tolist())
         stepped = tuple((at_counts @ steps).round(5).tolist()) if np.any(steps) else ()
-        forms.append(Form(fold, round(float(weight), 4), said, stepped))
+        constant = tuple(constants) if any(constants) else ()
+        forms.append(Form(fold, round(float(weight), 4), said, stepped, constant))
     return forms
 
 
 def _terms(data: _Data, members: Sequence[tuple[float, _Member]]) -> tuple[SizeTerm, ...]:
     """Put into words by which power of each size run time goes, at the references."""
-    place = data.at_references[:1].copy()
-    place[0, -1] = 0.0
-    folds = sum(weight * _slopes(member.theta, member.parts, place) for weight, member in members)
-    slopes = np.asarray(folds)
+    slopes = np.asarray(sum(weight * _slopes(data, member) for weight, member in members))
     others = slopes[1:]
     errors = np.sqrt((len(others) - 1) / len(others) * ((others - others.mean(0)) ** 2).sum(0))
     logs = data.at[:, 1:-1] + data.centre
@@ -303,16 +356,22 @@ def _terms(data: _Data, members: Sequence[tuple[float, _Member]]) -> tuple[SizeT
     )
 
 
-def _slopes(theta: Floats, parts: int, place: Floats) -> Floats:
-    """Exponent of each size at a place, shape ``(folds, sizes)``."""
-    _, shares = _sums(theta, parts, place)
-    exponents = theta.reshape(len(theta), parts, -1)[:, :, 1:-1]
-    return np.asarray(np.einsum("bt,btk->bk", shares[:, :, 0], exponents))
+def _slopes(data: _Data, member: _Member) -> Floats:
+    """Exponent of each size at the references, on the middle count; shape ``(folds, sizes)``."""
+    place = data.references_beyond(member.constants)[:, :1]
+    place[:, :, -1] = 0.0
+    _, shares = _sums(member.theta, member.parts, place)
+    exponents = member.theta.reshape(len(member.theta), member.parts, -1)[:, :, 1:-1]
+    of_beyond = np.einsum("bt,btk->bk", shares[:, :, 0], exponents)
+    return np.asarray(of_beyond * data.references / (data.references - member.constants))
 
 
 def _sums(theta: Floats, parts: int, at: Floats) -> tuple[Floats, Floats]:
-    """Log of the sum of parts, shape ``(folds, runs)``, and the share of each in it."""
-    logs = np.einsum("btq,nq->btn", theta.reshape(len(theta), parts, -1), at)
+    """Log of the sum of parts, shape ``(folds, runs)``, and the share of each in it.
+
+    at: shape ``(folds, runs, columns)``, or of one fold for all.
+    """
+    logs = theta.reshape(len(theta), parts, -1) @ at.transpose(0, 2, 1)
     most = logs.max(1)
     powers = np.exp(logs - most[:, None])
     total = powers.sum(1)
@@ -336,19 +395,24 @@ def _member(data: _Data, prior: _Prior) -> _Member:
     )
     used = np.ones((int(data.folds.max()) + 1, runs))
     used[data.folds, np.arange(runs)] = 0.0
-    fit = _Fit(data, parts, linear, used, mean, precision)
+    constants = _constants(data, used) if prior.beyond else np.zeros((len(used), sizes))
+    at, at_references = data.at[None], data.at_references[None]
+    if prior.beyond:
+        at, at_references = data.beyond(constants), data.references_beyond(constants)
+    fit = _Fit(data.log_s, at, parts, linear, used, mean, precision)
     theta = fit.solve()
     fitted = fit.values(theta)
     columns = parts * (sizes + 2)
     own = data.folds, np.arange(runs)
-    of_sizes, _ = _sums(theta[:, :columns], parts, data.at)
-    of_references, _ = _sums(theta[:, :columns], parts, data.at_references)
+    of_sizes, _ = _sums(theta[:, :columns], parts, at)
+    of_references, _ = _sums(theta[:, :columns], parts, at_references)
     return _Member(
         theta=theta[:, :columns],
         steps=theta[:, columns : columns + steps.shape[1]],
         left_out=(data.log_s - fitted)[own],
         moved=(of_sizes - of_references)[own],
         parts=parts,
+        constants=constants,
     )
 
 
@@ -368,18 +432,31 @@ class _Fit:
     """Least squares of all folds at once, with errors of Student's t distribution."""
 
     def __init__(
-        self, data: _Data, parts: int, linear: Floats, used: Floats, mean: Floats, precision: Floats
+        self,
+        log_s: Floats,
+        at: Floats,
+        parts: int,
+        linear: Floats,
+        used: Floats,
+        mean: Floats,
+        precision: Floats,
     ) -> None:
-        self._data, self._parts, self._linear, self._used = data, parts, linear, used
+        self._log_s, self._at, self._parts, self._linear, self._used = (
+            log_s,
+            at,
+            parts,
+            linear,
+            used,
+        )
         self._mean, self._precision = mean, precision
-        self._columns = parts * data.at.shape[1]
+        self._columns = parts * at.shape[-1]
 
     def values(self, theta: Floats) -> Floats:
         """Log run times, shape ``(folds, runs)``."""
         return self._parted(theta)[0]
 
     def _parted(self, theta: Floats) -> tuple[Floats, Floats]:
-        logs, shares = _sums(theta[:, : self._columns], self._parts, self._data.at)
+        logs, shares = _sums(theta[:, : self._columns], self._parts, self._at)
         return logs + theta[:, self._columns :] @ self._linear.T, shares
 
     def solve(self) -> Floats:
@@ -393,15 +470,15 @@ class _Fit:
 
     def _noise(self, theta: Floats, noise: Floats) -> Floats:
         """Scale of the errors of each fold, by its residuals and what was known before."""
-        squares = self._used * (self._data.log_s - self.values(theta)) ** 2
+        squares = self._used * (self._log_s - self.values(theta)) ** 2
         weights = (_FREE + 1) / (_FREE + squares / noise[:, None] ** 2)
         runs = self._used.sum(1)
-        spare = np.minimum(self._parts * (self._data.at.shape[1] - 1), 0.6 * runs)
+        spare = np.minimum(self._parts * (self._at.shape[-1] - 1), 0.6 * runs)
         free = np.maximum(runs - spare, 1.0) + _NOISE_RUNS
         return np.asarray(np.sqrt(((weights * squares).sum(1) + _NOISE_RUNS * _NOISE**2) / free))
 
     def _cost(self, theta: Floats, logs: Floats, noise: Floats) -> Floats:
-        squares = ((self._data.log_s - logs) / noise[:, None]) ** 2
+        squares = ((self._log_s - logs) / noise[:, None]) ** 2
         errors = (_FREE + 1) / 2 * np.log1p(squares / _FREE)
         away = 0.5 * (self._precision * (theta - self._mean) ** 2).sum(1)
         return np.asarray((self._used * errors).sum(1) + away)
@@ -429,11 +506,11 @@ class _Fit:
     def _step(
         self, theta: Floats, logs: Floats, shares: Floats, noise: Floats, damping: Floats
     ) -> Floats:
-        at, folds, runs = self._data.at, len(theta), len(logs[0])
-        off = self._data.log_s - logs
+        folds, runs = len(theta), len(logs[0])
+        off = self._log_s - logs
         squares = (off / noise[:, None]) ** 2
         weights = self._used * (_FREE + 1) / (_FREE + squares) / noise[:, None] ** 2
-        slopes = shares.transpose(0, 2, 1)[..., None] * at[None, :, None, :]
+        slopes = shares.transpose(0, 2, 1)[..., None] * self._at[:, :, None, :]
         linear = np.broadcast_to(self._linear, (folds, *self._linear.shape))
         slopes = np.concatenate([slopes.reshape(folds, runs, -1), linear], axis=2)
         weighed = slopes * weights[..., None]

@@ -4,6 +4,8 @@ A `Surface` holds forms of run time, each of them a sum of products of powers::
 
     T(n, x) = exp(step(n)) · sum over parts of exp(c) · n^h · product over sizes of x^e
 
+In some of them x is what a size has beyond a part that is the same in all problems.
+
 Forms of fold 0 were fitted to all runs, those of another fold without some of them.  Forms of one
 fold are averaged in log time, by their weights.  What is said is what fold 0 says.  How sure that
 is follows from how far the other folds are from each other, a jackknife over groups of runs
@@ -40,6 +42,8 @@ _CACHED = 1024
 #: Standard deviation of log time for each doubling of a size or count beyond those that runs had,
 #: and how many of them reach over all numbers where a job's is unknown.
 DOUBLED_SD, _MISSING_SD = 0.1, 1.64
+#: Least that a size is taken to have beyond its constant part, over what the centre has.
+_LEAST_BEYOND = 0.01
 #: Standard deviation by which a change of count leaves the surface, for one doubling.
 _ROUGH = 0.04
 #: Steps of a change in a doubling, and through the draws of what leaves the surface.
@@ -67,7 +71,8 @@ class Slice:
         self._folds: list[list[tuple[float, list[tuple[float, float]], tuple[float, ...]]]]
         self._folds = [[] for _ in range(folds)]
         for form in surface.forms:
-            parts = [(_along(term, logs), term[-1]) for term in form.terms]
+            places = _beyond_constant(sizes, surface.centre, form.constant) or logs
+            parts = [(_along(term, places), term[-1]) for term in form.terms]
             self._folds[form.fold].append((form.weight, parts, form.steps))
 
     def logs(self, count: float) -> list[float]:
@@ -104,6 +109,20 @@ class Slice:
         for one, row in zip(place, self._covariance, strict=False):
             variance += one * sum(other * value for other, value in zip(place, row, strict=True))
         return sqrt(max(variance, 0.0))
+
+
+def _beyond_constant(
+    sizes: Sequence[float], centre: Sequence[float], constant: Sequence[float]
+) -> list[float]:
+    """Log of what sizes have beyond their constant parts, over what the centre has.
+
+    Of a size that has less than that it is `_LEAST_BEYOND`.
+    """
+    shares = (
+        (size - own) / (middle - own)
+        for size, middle, own in zip(sizes, centre, constant, strict=False)
+    )
+    return [log(max(share, _LEAST_BEYOND)) for share in shares]
 
 
 def _along(term: Sequence[float], logs: Sequence[float]) -> float:
@@ -281,7 +300,8 @@ def _missing(term: SizeTerm) -> float:
 
 def _beyond(term: SizeTerm, size: float) -> float:
     """Deviation of what a size does beyond those that runs had."""
-    return DOUBLED_SD * max(log2(size / term.high), log2(term.low / size), 0.0)
+    doublings = max(log2(size / term.high), log2(term.low / size), 0.0)
+    return DOUBLED_SD * doublings * max(abs(term.exponent), 1.0)
 
 
 def changed_by(there: Slice, table: PredictionTable, change: Change | None) -> Change | None:

@@ -80,6 +80,24 @@ def _scaled(
     return None if not here or not there else np.full(len(nodes), log(here / there))
 
 
+def _meant(
+    resources: Sequence[str],
+    evidence: TypeEvidence,
+    target: str,
+    without: Collection[str],
+    nodes: Sequence[int],
+) -> Floats | None:
+    """Run time goes with the mean of what these resources say: Lotaru.
+
+    J. Bader, F. Lehmann, L. Thamsen, U. Leser, O. Kao, *Lotaru: Locally predicting workflow task
+    runtimes for resource management on heterogeneous infrastructures*, Future Generation Computer
+    Systems 150, 2024.  No program is like the one that measures a resource.
+    """
+    each = [_scaled(resource, evidence, target, without, nodes) for resource in resources]
+    ratios = [np.exp(logs) for logs in each if logs is not None]
+    return np.log(np.mean(ratios, axis=0)) if len(ratios) == len(resources) else None
+
+
 def _occupied(
     stall: str, evidence: TypeEvidence, target: str, without: Collection[str], nodes: Sequence[int]
 ) -> Floats | None:
@@ -142,6 +160,7 @@ def _fitted(form: str, evidence: TypeEvidence, without: Collection[str]) -> Prod
 #: Ways by name, each with what it is believed to be off by (standard deviation of log time) before
 #: any data.
 WAYS: dict[str, tuple[Way, float]] = {
+    "CPU and disk": (partial(_meant, ("cpu", "disk")), 0.20),
     "occupancy": (partial(_occupied, ""), 0.25),
     "occupancy, disk": (partial(_occupied, "disk"), 0.35),
     "occupancy, network": (partial(_occupied, "network"), 0.35),

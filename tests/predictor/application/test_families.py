@@ -184,6 +184,18 @@ def test_one_run_that_hung_does_not_move_the_others():
     assert term.exponent == pytest.approx(1.0, abs=0.1)
 
 
+def test_a_part_of_the_input_that_all_problems_have_does_not_hide_the_rest():
+    """Sizes of inputs that name reference files, which are most of the bytes, beside samples."""
+    reference, samples = 700.0, (1, 2, 4, 6, 9, 12, 17, 25, 30, 36)
+    runs = runs_of(lambda x: 40 * (x - reference), [reference + own for own in samples], noise=0.05)
+    family = choose(runs, [None] * len(runs))
+    assert family is not None
+    assert said(family, 2, **{"--steps": reference + 100}) == pytest.approx(4000, rel=0.15)
+    assert said(family, 2, **{"--steps": reference + 3}) == pytest.approx(120, rel=0.25)
+    # Less than the smallest, and less than the reference files alone.
+    assert 0 < said(family, 2, **{"--steps": reference / 2}) < 40
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     st.floats(0, 100),
