@@ -1,13 +1,10 @@
-"""Jobs that are submitted on hold, found again, released and followed; and files of such runs.
-
-A run is written down before its job is submitted, and released once the job is written down: a
-process that was killed at any moment goes on by reading the file, and no job runs unnoticed.
-"""
+"""Jobs of experiments: submitted on hold, found again, released; and files of such runs."""
 
 import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -52,33 +49,63 @@ def submit(argv: Sequence[str], script: str = "") -> str:
     return commands.submit(argv, script, timeout_s=_TIMEOUT_S)
 
 
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """A job of the user's in the queue."""
+
+    job_id: int
+    state: str
+    why: str  #: it waits, in Slurm's word
+    named: str  #: name and comment
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has not started."""
+        return self.state in WAITING
+
+    @property
+    def ends(self) -> bool:
+        """Whether it is over but for its last steps."""
+        return self.state == "COMPLETING"
+
+    @property
+    def impossible(self) -> str:
+        """Why it will never start as it is; empty: it may.
+
+        Of a job on hold Slurm looks only once it is released whether any node could run it.
+        """
+        return self.why if self.state == "PENDING" and _IMPOSSIBLE.search(self.why) else ""
+
+    def has(self, mark: str) -> bool:
+        """Whether its name is the mark, or its comment has it as one of the words of a tag."""
+        return re.search(rf"(?:^|[|,]){re.escape(mark)}(?:$|[|,\s])", self.named) is not None
+
+
 class HeldJobs:
     """The user's jobs that are there."""
 
-    def queued(self) -> dict[int, str]:
-        """Give the states of the user's jobs in the queue."""
+    def queue(self) -> dict[int, QueuedJob]:
+        """Give the user's jobs in the queue by their ids."""
         # All of the user's at once: asking for an id that is gone is an error.
-        lines = command(["squeue", "--me", "-h", "-o", "%A %T"]).splitlines()
-        return {int(job_id): state for job_id, state in map(str.split, lines)}
+        lines = command(["squeue", "--me", "-h", "-o", "%A|%T|%r|%j|%k"]).splitlines()
+        found = (line.split("|", 3) for line in lines if line.count("|") > 3)
+        jobs = (QueuedJob(int(first), *rest) for first, *rest in found if first.isdecimal())
+        return {job.job_id: job for job in jobs}
+
+    def submit(self, argv: Sequence[str], script: str) -> int:
+        """Submit a job on hold: it never starts by itself; see `submit`."""
+        return int(submit(argv, script))
 
     def release(self, job_id: int) -> None:
         """Let a job start; nothing happens where it runs or is over."""
-        if self.queued().get(job_id) not in WAITING:
+        job = self.queue().get(job_id)
+        if job is None or not job.waits:
             return
         try:
             command(["scontrol", "release", str(job_id)])
         except SlurmError as error:
             if "configuration not available" not in str(error):
                 raise
-
-    def impossible(self) -> dict[int, str]:
-        """Give why jobs of the user's will never start as they are.
-
-        Of a job on hold Slurm looks only once it is released whether any node could run it.
-        """
-        lines = command(["squeue", "--me", "-h", "-t", "PD", "-o", "%A %r"]).splitlines()
-        reasons = (line.split(None, 1) for line in lines)
-        return {int(job_id): why for job_id, why in reasons if _IMPOSSIBLE.search(why)}
 
     def cancel(self, *job_ids: int) -> None:
         """End jobs."""
@@ -159,10 +186,15 @@ def read(path: Path, kind: type[_File], fix: str) -> _File:
 
     Raises FormatError: it is none, or cannot be read; the text ends with the fix.
     """
+    data = b""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        data = path.read_bytes()
+        return msgspec.json.decode(data, type=kind)
     except (OSError, msgspec.DecodeError) as error:
-        raise FormatError(f"{path}: {error}; {fix}") from error
+        why = str(error)
+        if "truncated" in why or "invalid number" in why:  # a number may be cut as well
+            why = f"cut off at byte {len(data)}"
+        raise FormatError(f"{path}: {why}; {fix}") from error
 
 
 def overrun_s(config: Mapping[str, str]) -> float:

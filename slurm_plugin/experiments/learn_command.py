@@ -9,7 +9,7 @@ import json
 import shlex
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from sacct_ingest.records import NodeProfile
     from slurm_plugin.config.settings import Config
+    from slurm_plugin.experiments.campaign import Campaign
     from slurm_plugin.experiments.learn.description import (
         Assignment,
         AssignmentGroup,
@@ -55,20 +56,23 @@ def add_arguments(add: Options) -> None:
     add("--dry-run", "show the next run, submit nothing")
     add("--budget NODE-AMOUNT", "budget, instead of the one in FILE", type=positive)
     add("--state FILE", "journal of the runs (default: beside the file)", type=Path)
+    add("--leave", "leave the job in the queue where it is interrupted")
     add.shared("json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:
     """Learn, or show the design."""
     state = args.state or args.file.with_name(f"{args.file.stem}.learn.json")
+    from slurm_plugin.experiments.campaign import spent  # noqa: PLC0415
+
     with alone(state, program="'nimo lab learn'", fix="name another file with --state"):
         bench = _workbench(args, state)
         if args.dry_run:
             print(_design(bench, as_json=args.json))
             return 0
-        ended = bench.run().value
+        ended = _campaign(bench, leave=args.leave).follow()
     learned = bench.learned()
-    runs, spent_node_h = len(bench.journal.trials), bench.spent_node_h
+    runs, spent_node_h = len(bench.runs), spent(bench.runs)
     if args.json:
         print(json.dumps({"ended": ended, "node_hours": spent_node_h, **asdict(learned)}))
     else:
@@ -83,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
-    from msgspec.structs import replace  # noqa: PLC0415
+    from msgspec import structs  # noqa: PLC0415
 
     from slurm_plugin.experiments import held_jobs  # noqa: PLC0415
     from slurm_plugin.experiments.learn import description  # noqa: PLC0415
@@ -93,16 +97,12 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
         choices,
     )
     from slurm_plugin.experiments.learn.proposers import ByOccupancies  # noqa: PLC0415
-    from slurm_plugin.experiments.learn.workbench import (  # noqa: PLC0415
-        LearningSite,
-        SlurmJobs,
-        Workbench,
-    )
+    from slurm_plugin.experiments.learn.workbench import RunCommands, Workbench  # noqa: PLC0415
 
     config = load_config(args)
     task = description.load(args.file)
     if args.budget is not None:
-        task = replace(task, budget=args.budget)
+        task = structs.replace(task, budget=args.budget)
     folder = args.file.absolute().parent
     chosen = choices(task, _profiles(config), name=str(args.file), folder=folder)
     if chosen.space.attributes == ("nodes",):
@@ -110,13 +110,6 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
             f"{args.file}: the assignments differ in node counts alone: 'nimo scale' does those"
         )
     counters = _counters(state) if task.network_share is None else None
-    site = LearningSite(
-        jobs=SlurmJobs(task, counters),
-        clock=time.time,
-        sleep=time.sleep,
-        report=lambda trial: print(progress_line(trial), file=sys.stderr, flush=True),
-        overrun_s=held_jobs.overrun_s(held_jobs.slurm_config()),
-    )
     model = ModelChoices(
         data_flow=task.data_flow,
         network_share=task.network_share or 0.0,
@@ -127,7 +120,33 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
         proposer = ByOccupancies(chosen.space, task.learning, model)
     except ValueError as error:
         raise ConfigError(f"{task.application}: learning: {error}") from error
-    return Workbench(task, chosen, proposer, Journal(state, task.application, model), site)
+    return Workbench(
+        description=task,
+        choices=chosen,
+        proposer=proposer,
+        journal=Journal(state, task.application, model),
+        commands=RunCommands(task, counters),
+        overrun_s=held_jobs.overrun_s(held_jobs.slurm_config()),
+        again=f"nimo lab learn {args.file}",
+    )
+
+
+def _campaign(bench: "Workbench", *, leave: bool) -> "Campaign[Trial]":
+    from slurm_plugin.experiments.campaign import Campaign  # noqa: PLC0415
+    from slurm_plugin.experiments.held_jobs import HeldJobs  # noqa: PLC0415
+
+    def tell(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    return Campaign(
+        program=bench,
+        jobs=HeldJobs(),
+        clock=time.time,
+        sleep=time.sleep,
+        report=lambda trial: tell(progress_line(trial)),
+        tell=lambda text: tell(f"nimo lab learn: {text}"),
+        leave=leave,
+    )
 
 
 def _counters(state: Path) -> Path | None:
@@ -163,29 +182,30 @@ def _profiles(config: "Config") -> "Callable[[AssignmentGroup], Sequence[NodePro
 
 def _design(bench: "Workbench", *, as_json: bool) -> str:
     """Show the next run without submitting it."""
-    proposal = bench.replay()
-    argv = bench.argv(proposal) if proposal else []
-    left = bench.description.budget - bench.spent_node_h
-    reserved = bench.reserved_node_h(proposal) if proposal else 0.0
-    candidates = len(bench.choices.space.candidates)
-    if as_json:
-        return json.dumps(
-            {
-                "next": asdict(proposal) if proposal else None,
-                "argv": argv,
-                "candidates": candidates,
-                "node_hours_left": left,
-                "node_hours_reserved": reserved,
-            }
-        )
+    from slurm_plugin.experiments.campaign import Design, spent  # noqa: PLC0415
     from slurm_plugin.experiments.learn.description import in_units  # noqa: PLC0415
 
-    lines = [f"{count(candidates, 'assignment')}; {hours(left)} node-hours are left"]
-    if proposal:
-        lines += [f"next: {in_units(proposal.attributes)} ({proposal.why})", shlex.join(argv)]
+    trial, candidates = bench.next(time.time()), len(bench.choices.space.candidates)
+    left = bench.description.budget - spent(bench.runs)
+    design = Design(
+        found=count(candidates, "assignment"), left=left, also={"candidates": candidates}
+    )
+    proposal = bench.proposer.propose()
+    if trial is None:
+        design = replace(design, why="a run is under way")
+    elif isinstance(trial, str):
+        dear = too_dear(bench.reserved_node_h(proposal), left) if proposal else ""
+        design = replace(design, why=dear or trial)
     else:
-        lines.append("nothing is to be run")
-    return "\n".join([*lines, *([too_dear(reserved, left)] if reserved > left else [])])
+        design = replace(
+            design,
+            next={name: getattr(trial, name) for name in ("attributes", "purpose", "why")},
+            what=in_units(trial.attributes),
+            why=trial.why,
+            argv=bench.command(trial)[0],
+            reserved=trial.hours,
+        )
+    return design.json() if as_json else design.text()
 
 
 def progress_line(trial: "Trial") -> str:

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from hashlib import blake2b
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,12 +74,14 @@ def add_arguments(add: Options) -> None:
     add("--resume", "go on; SCRIPT may be the folder")
     add("--existing", "of runs that the accounting has; submits nothing")
     add("-d --directory", "folder of the study (default: SCRIPT.scale)", type=Path)
-    add.shared("config")
+    add("--leave", "leave the jobs in the queue where it is interrupted")
+    add.shared("json", "config")
 
 
 def run(args: argparse.Namespace) -> int:
     """Make the study, and print its table and paragraph."""
     from sacct_ingest.files.atomic_file import alone  # noqa: PLC0415
+    from slurm_plugin.experiments.campaign import spent  # noqa: PLC0415
     from slurm_plugin.experiments.scale.study import Study  # noqa: PLC0415 - scipy
 
     folder = _folder(args)
@@ -87,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         path = folder / _FILE
         study = Study(path, None if args.resume else _settings(args))
         if args.dry_run:
-            print(_dry(study))
+            print(_design(study, as_json=args.json))
             return 0
     else:
         settings, path = _settings(args), folder / _FILE
@@ -99,75 +101,88 @@ def run(args: argparse.Namespace) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         study = Study(path, settings)
     with alone(folder / _FILE, program="'nimo scale'", fix="name another folder"):
-        why = _existing(study, args) if args.existing else _follow(study, folder, args)
+        why = _existing(study, args) if args.existing else _follow(study, args)
     from slurm_plugin.experiments.scale import results as made  # noqa: PLC0415
 
-    results, width = made.results_of(study), terminal_width()
-    print(made.table(results).text(width=width))
-    word = study.settings.sizes.word
-    good = sum(one.good for one in study.runs)
-    print(f"\n{why}: {count(good, 'run')}, {hours(study.hours)} {word}-hours\n")
-    print(wrapped(made.proposal(results), width))
+    results = made.results_of(study)
+    used, word = spent(study.runs), study.settings.sizes.word
+    if args.json:
+        print(made.as_json(results, why, used))
+    else:
+        width = terminal_width()
+        print(made.table(results).text(width=width))
+        good = count(sum(one.good for one in study.runs), "run")
+        print(f"\n{why}: {good}, {hours(used)} {word}-hours\n")
+        print(wrapped(made.proposal(results), width))
     plot = ", plot" if results.measured else ""
     try:
         made.write(results, folder)
     except PlotError as error:
         plot = ""
         print(f"nimo scale: no plot: {error}", file=sys.stderr)
-    print(f"\n{folder}: table{plot}, paragraph and job ids")
+    if not args.json:
+        print(f"\n{folder}: table{plot}, paragraph and job ids")
     return 0 if results.answer else NoHistory.exit_status
 
 
-def _follow(study: "Study", folder: Path, args: argparse.Namespace) -> str:
+def _follow(study: "Study", args: argparse.Namespace) -> str:
     from slurm_plugin.cli import own_history  # noqa: PLC0415
-    from slurm_plugin.experiments.scale import study as loop  # noqa: PLC0415
+    from slurm_plugin.experiments.campaign import Campaign  # noqa: PLC0415
+    from slurm_plugin.experiments.held_jobs import HeldJobs  # noqa: PLC0415
 
     if study.ended:
         return study.ended
-    name = blake2b(bytes(folder.absolute()), digest_size=6).hexdigest()
-    slurm = loop.StudyJobs(f"{'weak' if study.settings.weak else 'study'}={name}")
-    try:
-        why = loop.follow(study, slurm, clock=time.time, sleep=time.sleep, report=_say)
-    except KeyboardInterrupt:
-        gone = loop.cancel_open(study, slurm)
-        jobs = ", ".join(map(str, gone)) or "none was in the queue"
-        print(
-            f"nimo scale: cancelled ({jobs}); 'nimo scale --resume {folder}' goes on",
-            file=sys.stderr,
-        )
-        raise
+    campaign = Campaign(
+        program=study,
+        jobs=HeldJobs(),
+        clock=time.time,
+        sleep=time.sleep,
+        report=lambda run: _tell(_line(run)),
+        tell=lambda text: _tell(f"nimo scale: {text}"),
+        leave=args.leave,
+    )
+    why = campaign.follow()
+    study.end(why)
     if not any(run.job_id for run in study.runs):
         return why
     try:
         own_history.ask_again(load_config(args, for_user=True))
     except NimoError as error:  # the study is made, and its results are shown
-        print(
-            f"nimo scale: your own history may lack these runs for some minutes: {error}",
-            file=sys.stderr,
-        )
+        _tell(f"nimo scale: your own history may lack these runs for some minutes: {error}")
     return why
 
 
-def _say(run: "StudyRun") -> None:
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _line(run: "StudyRun") -> str:
     what = f"{run.count}: job {run.job_id}" if run.job_id else f"{run.count}:"
-    said = run.reason or (duration(run.elapsed_s) if run.ended else run.why)
-    print(f"{what} {said}", file=sys.stderr, flush=True)
+    return f"{what} {run.reason or (duration(run.elapsed_s) if run.ended else run.why)}"
 
 
-def _dry(study: "Study") -> str:
-    from slurm_plugin.experiments.scale.study import StudyRun, shown  # noqa: PLC0415
+def _design(study: "Study", *, as_json: bool) -> str:
+    from slurm_plugin.experiments.campaign import Design, spent  # noqa: PLC0415
 
-    chosen, settings = study.next(), study.settings
-    counts = f"counts: {', '.join(map(str, settings.counts))}"
-    if chosen is None or (why := study.stop(chosen)):
-        return f"{counts}\nnothing is to be run: {study.stop(chosen) if chosen is None else why}"
-    one = StudyRun(number=len(study.runs) + 1, count=chosen.count, why=chosen.why, planned_s=0)
-    most = chosen.count * settings.limit_s / 3600
-    left = settings.budget - study.hours
-    return (
-        f"{counts}\nnext: {chosen.count} ({chosen.why}), at most {hours(most)} of the "
-        f"{hours(left)} {settings.sizes.word}-hours left\n{shown(settings, one)}"
+    run, settings = study.next(time.time()), study.settings
+    design = Design(
+        found=f"counts: {', '.join(map(str, settings.counts))}",
+        left=settings.budget - spent(study.runs),
+        word=settings.sizes.word,
+        also={"counts": settings.counts},
     )
+    if run is None or isinstance(run, str):
+        design = replace(design, why=run or "runs are under way")
+    else:
+        design = replace(
+            design,
+            next={"count": run.count},
+            what=str(run.count),
+            why=run.why,
+            argv=study.command(run)[0],
+            reserved=run.hours,
+        )
+    return design.json() if as_json else design.text()
 
 
 def _existing(study: "Study", args: argparse.Namespace) -> str:
@@ -202,13 +217,14 @@ def _existing(study: "Study", args: argparse.Namespace) -> str:
                 planned_s=run.submit_s,
                 job_id=run.job_id,
             )
-            study.save(as_ended(one, run), ended="from the accounting")
+            study.save(as_ended(one, run))
     if not study.runs:
         raise NoHistory(
             f"the accounting has no run of {study.settings.script} on these counts; without "
             "--existing they are made"
         )
-    return "from the accounting"
+    study.end("from the accounting")
+    return study.ended
 
 
 def _settings(args: argparse.Namespace) -> "Settings":

@@ -23,6 +23,7 @@ from sacct_ingest.runs.attributes import size_text
 from sacct_ingest.text.slurm_text import parse_size, parse_time_limit
 from slurm_plugin.config.yaml_text import convert, load_yaml, read_text
 from slurm_plugin.experiments import held_jobs
+from slurm_plugin.experiments.campaign import Run
 
 #: Above zero; the bound refuses YAML's ``.inf``.
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
@@ -148,25 +149,17 @@ class Stage(StrEnum):
     FAILED = "failed"
 
 
-class Trial(msgspec.Struct, frozen=True, kw_only=True):
+class Trial(Run, frozen=True, kw_only=True):
     """One run of one assignment."""
 
     key: str  #: of the assignment
     attempt: int
     job_name: str
-    nodes: int
-    limit_s: float
     attributes: dict[str, float]
     purpose: str
     why: str
-    planned_s: int
     stage: Stage = Stage.PLANNED
-    job_id: int | None = None
-    reason: str = ""  #: why it failed
     again: bool = False  #: whether the same once more may succeed
-    node_list: str = ""
-    elapsed_s: float = 0.0
-    cpus: int = 0
     utilisation: float | None = None
     data_bytes: int | None = None
     network_share: float | None = None  #: of the time for each I/O, where it was measured

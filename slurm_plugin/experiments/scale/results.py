@@ -1,11 +1,14 @@
 """What a study leaves: a table in three forms, a plot, the paragraph for a proposal, job ids."""
 
+import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from predictor.types import Prediction
 from sacct_ingest.files import atomic_file
@@ -133,6 +136,17 @@ def table(results: Results) -> Table:
         Column("note", "note", value=notes, left=True, cuts=True),
     ]
     return Table(columns, results.rows)
+
+
+def as_json(results: Results, ended: str, used: float) -> str:
+    """Give the results as JSON; ``used`` are hours of the budget."""
+    return json.dumps({
+        "ended": ended,
+        "recommended": results.recommended,
+        f"{results.settings.sizes.word}_hours": used,
+        "rows": [asdict(row) for row in results.rows],
+        "runs": [msgspec.to_builtins(run) for run in results.runs],
+    })  # fmt: skip
 
 
 def proposal(results: Results) -> str:

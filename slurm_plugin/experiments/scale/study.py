@@ -1,15 +1,16 @@
-"""A study: its runs in one file, and the loop that submits and follows them."""
+"""A study: its runs in one file, and which is next."""
 
 import os
-import shlex
 import subprocess
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from math import log
 from pathlib import Path
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from predictor.curves import from_runs as curve
@@ -24,8 +25,8 @@ from sacct_ingest.scripts import job_script
 from sacct_ingest.store.rows import RunRow
 from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.experiments import held_jobs
-from slurm_plugin.experiments.held_jobs import HeldJobs, check_accounted, failure
-from slurm_plugin.slurm.commands import SubmissionRefused, pauses
+from slurm_plugin.experiments.campaign import Run, spent
+from slurm_plugin.experiments.held_jobs import failure
 
 #: The next run would not change the answer: what the count is expected to cost over the best.
 SETTLED = 0.02
@@ -155,20 +156,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.limit_s + self.overrun_s
 
 
-class StudyRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One run; without a job id it was perhaps not submitted."""
+class StudyRun(Run, frozen=True, kw_only=True):
+    """One run of a study."""
 
     number: int
     count: int
     why: str
-    planned_s: int
-    job_id: int | None = None
     state: str = ""  #: of the job that ended
-    reason: str = ""  #: why it failed
-    elapsed_s: float = 0.0
-    nodes: int = 0
-    cpus: int = 0
-    node_list: str = ""
     cluster: str = ""
     partition: str = ""
 
@@ -176,6 +170,11 @@ class StudyRun(msgspec.Struct, frozen=True, kw_only=True):
     def ended(self) -> bool:
         """Whether there is nothing to wait for."""
         return bool(self.state)
+
+    @property
+    def amount(self) -> int:
+        """Nodes, CPUs or GPUs that the budget counts."""
+        return self.count
 
     @property
     def good(self) -> bool:
@@ -188,40 +187,14 @@ _OF_JOB = ("elapsed_s", "nodes", "cpus", "node_list", "cluster", "partition")
 
 
 def as_ended(run: StudyRun, job: RunRow, reason: str = "") -> StudyRun:
-    """Give a run with what the accounting has of its job."""
+    """Give a run with what the accounting has of its job, which counts whole seconds."""
     own = {name: getattr(job, name) for name in _OF_JOB}
-    return msgspec.structs.replace(run, state=job.state.value, reason=reason, **own)
+    if job.state is JobState.COMPLETED:
+        own["elapsed_s"] = max(job.elapsed_s, 1.0)
+    return replace(run, state=job.state.value, reason=reason, **own)
 
 
 _OPTION = {Unit.NODES: "--nodes", Unit.CPUS: "--cpus-per-task", Unit.GPUS: "--gpus"}
-
-
-@dataclass(frozen=True, slots=True)
-class StudyJobs(HeldJobs):
-    """Slurm's commands; ``mark`` tells studies apart: ``study=NAME``, or ``weak=NAME``."""
-
-    mark: str
-
-    def submit(self, settings: Settings, run: StudyRun) -> int:
-        """Submit a run on hold; it never starts by itself.
-
-        Raises SubmissionRefused: Slurm does not take such a job; SlurmError: it cannot be asked.
-        """
-        argv, script = command(settings, run, self._tag(run))
-        return int(held_jobs.submit(argv, script))
-
-    def find(self, run: StudyRun) -> int | None:
-        """Look for the held job of a run."""
-        listed = held_jobs.command(["squeue", "--me", "-h", "-t", "PD", "-o", "%A %k"])
-        for line in listed.splitlines():
-            job_id, _, comment = line.partition(" ")
-            if f"{comment.strip()},".startswith(f"{self._tag(run)},"):
-                return int(job_id)
-        return None
-
-    def _tag(self, run: StudyRun) -> str:
-        """Tag of a run: the hooks leave it alone."""
-        return f"nimo:off,{self.mark}-{run.number}"
 
 
 def command(settings: Settings, run: StudyRun, tag: str) -> tuple[list[str], str]:
@@ -270,11 +243,6 @@ def _named(settings: Settings, options: job_script.Options) -> list[str]:
     return [f"{name}={value}" for name, value in named.items() if value]
 
 
-def shown(settings: Settings, run: StudyRun) -> str:
-    """Command line of a run, for people."""
-    return shlex.join(command(settings, run, "nimo:off")[0])
-
-
 #: Failures, without a run that ended well, after which a study gives up.
 _HOPELESS = 3
 _CONTENT = 1  #: version of the file
@@ -288,24 +256,43 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Study:
-    """A study in its file; ``runs`` are in the order in which they were planned."""
+    """A study in its file, as a campaign; ``runs`` are in the order in which they were planned."""
+
+    name = "nimo scale"
 
     def __init__(self, path: Path, settings: Settings | None = None) -> None:
         self._path = path
+        self.again = f"nimo scale --resume {path.parent}"
         self.runs: list[StudyRun] = []
         self.ended = ""
         if settings is None or path.exists():
             saved = held_jobs.read(path, _File, "is this the folder of a study?")
-            self.runs, self.ended, settings = list(saved.runs), saved.ended, saved.settings
+            settings, self.ended = saved.settings, saved.ended
+            most_s = settings.most_s
+            self.runs = [replace(run, limit_s=run.limit_s or most_s) for run in saved.runs]
         self.settings = settings
 
-    def save(self, run: StudyRun | None = None, *, ended: str = "") -> None:
+    def save(self, run: StudyRun) -> StudyRun:
         """Write a run down, new or changed; it is on the disk when this returns."""
-        self.ended = ended
-        if run is not None:
-            self.runs = [one for one in self.runs if one.number != run.number] + [run]
-            self.runs.sort(key=lambda one: one.number)
-        held_jobs.write(self._path, _File(self.settings, tuple(self.runs), ended))
+        self.runs = [one for one in self.runs if one.number != run.number] + [run]
+        self.runs.sort(key=lambda one: one.number)
+        self.end("")
+        return run
+
+    def end(self, why: str) -> None:
+        """Write down why there are no more runs; empty: there may be."""
+        self.ended = why
+        held_jobs.write(self._path, _File(self.settings, tuple(self.runs), why))
+
+    @property
+    def together(self) -> int:
+        """Most runs at once."""
+        return self.settings.together
+
+    @property
+    def done(self) -> float:
+        """Share of the most runs that have ended."""
+        return sum(run.good for run in self.runs) / self.settings.most_runs
 
     @property
     def open(self) -> list[StudyRun]:
@@ -336,18 +323,22 @@ class Study:
         own = [one for one in failed if not JobState(one.state).interrupted]
         return 0 if own else len(failed)
 
-    @property
-    def hours(self) -> float:
-        """Hours of nodes, CPUs or GPUs: used, and the most that open runs may use."""
-        most_s = self.settings.most_s
-        return sum(r.count * (r.elapsed_s if r.ended else most_s) for r in self.runs) / 3600
+    def next(self, now_s: float) -> StudyRun | str | None:
+        """Choose the next run; why there is none; None: those that are under way will tell."""
+        chosen = self._next({one.count for one in self.open})
+        why = self._stop(chosen)
+        if why or chosen is None:
+            return why if self._settled or not self.open else None
+        return StudyRun(
+            number=len(self.runs) + 1,
+            count=chosen.count,
+            why=chosen.why,
+            planned_s=int(now_s),
+            limit_s=self.settings.most_s,
+        )
 
-    def next(self) -> Next | None:
-        """Choose the next run; None: none is needed, or none is left."""
-        return self._next({one.count for one in self.open})
-
     @property
-    def settled(self) -> bool:
+    def _settled(self) -> bool:
         """Whether no run would change the answer, those that are under way among them."""
         return fitted(self.observed) is not None and self._next(set()) is None
 
@@ -357,7 +348,7 @@ class Study:
             self.observed, chosen.counts, self.closed, open_counts=open_counts, weak=chosen.weak
         )
 
-    def stop(self, chosen: Next | None) -> str:
+    def _stop(self, chosen: Next | None) -> str:
         """Say why no further run is made; empty: it is to be made."""
         used = [one for one in self.runs if one.good or not one.ended]
         failed = [one for one in self.runs if one.reason]
@@ -366,105 +357,29 @@ class Study:
         if len(failed) >= _HOPELESS and not any(one.good for one in self.runs):
             return f"all of the first {_HOPELESS} runs failed"
         if chosen is None:
-            return "another run would not change the answer" if self.settled else "no count is left"
-        if self.hours + chosen.count * self.settings.most_s / 3600 > self.settings.budget:
-            return "the budget is used"
+            settled = self._settled
+            return "another run would not change the answer" if settled else "no count is left"
+        reserved = chosen.count * self.settings.most_s / 3600
+        return "the budget is used" if spent(self.runs) + reserved > self.settings.budget else ""
+
+    def mark(self, run: StudyRun) -> str:
+        """Word of the tag of a run's job: by it runs of one study are known as one problem."""
+        folder = blake2b(bytes(self._path.parent.absolute()), digest_size=6).hexdigest()
+        return f"{'weak' if self.settings.weak else 'study'}={folder}-{run.number}"
+
+    def command(self, run: StudyRun) -> tuple[list[str], str]:
+        """Give the command line of a run, and what goes to its input; the hooks leave it alone."""
+        return command(self.settings, run, f"nimo:off,{self.mark(run)}")
+
+    def impatient(self, waited_s: float) -> str:  # noqa: ARG002 - a study waits
+        """Say that no job waits for too long."""
         return ""
 
-
-def follow(
-    study: Study,
-    slurm: StudyJobs,
-    *,
-    clock: Callable[[], float],
-    sleep: Callable[[float], object],
-    report: Callable[[StudyRun], object],
-) -> str:
-    """Run a study to its end, from wherever it is; say why it ended.
-
-    report: told of each run that was submitted or has ended.
-    Raises sacct_ingest.errors.SlurmError, sacct_ingest.errors.SacctError: Slurm does not answer;
-        another call goes on from there.
-    """
-    for one in study.open:
-        if one.job_id is None:
-            _submitted(study, slurm, one, report, found=slurm.find(one))
-        else:
-            slurm.release(one.job_id)
-    said_s = clock()
-    for pause_s in pauses():
-        why = ""
-        while len(study.open) < study.settings.together and not why:
-            chosen = study.next()
-            why = study.stop(chosen)
-            if chosen is not None and not why:
-                one = StudyRun(
-                    number=len(study.runs) + 1,
-                    count=chosen.count,
-                    why=chosen.why,
-                    planned_s=int(clock()),
-                )
-                study.save(one)
-                _submitted(study, slurm, one, report)
-        if why and (study.settled or not study.open):
-            cancel_open(study, slurm)
-            study.save(ended=why)
-            return why
-        sleep(pause_s)
-        lost = _look(study, slurm, report)
-        said_s = said_s if lost else clock()
-        check_accounted(lost, clock() - said_s)
-    raise AssertionError  # the pauses never end
-
-
-def cancel_open(study: Study, slurm: StudyJobs) -> list[int]:
-    """Cancel what waits or runs, which is not needed for the answer; give the ids of the jobs."""
-    ids = [one.job_id or slurm.find(one) for one in study.open]
-    there = [job_id for job_id in ids if job_id is not None]
-    if there:
-        slurm.cancel(*there)
-    for one, job_id in zip(study.open, ids, strict=True):
-        study.save(msgspec.structs.replace(one, job_id=job_id, state=JobState.CANCELLED.value))
-    return there
-
-
-def _submitted(
-    study: Study,
-    slurm: StudyJobs,
-    run: StudyRun,
-    report: Callable[[StudyRun], object],
-    *,
-    found: int | None = None,
-) -> None:
-    try:
-        job_id = slurm.submit(study.settings, run) if found is None else found
-    except SubmissionRefused as error:
-        run = msgspec.structs.replace(run, state=JobState.FAILED.value, reason=str(error))
-    else:
-        run = msgspec.structs.replace(run, job_id=job_id)
-    study.save(run)
-    if run.job_id is not None:
-        slurm.release(run.job_id)
-    report(run)
-
-
-def _look(study: Study, slurm: StudyJobs, report: Callable[[StudyRun], object]) -> list[int]:
-    """Take the runs that are over from the accounting; give the jobs that it does not have yet."""
-    queued = slurm.queued()
-    impossible = slurm.impossible() if queued else {}
-    for one in study.open:
-        if one.job_id in impossible:
-            slurm.cancel(one.job_id)
-            reason = impossible[one.job_id]
-            failed = msgspec.structs.replace(one, state=JobState.FAILED.value, reason=reason)
-            study.save(failed)
-            report(failed)
-    over = [one for one in study.open if one.job_id not in queued]
-    planned_s = {one.job_id: one.planned_s for one in over if one.job_id is not None}
-    found = slurm.ended(planned_s) if planned_s else {}
-    for one in over:
-        if job := found.get(one.job_id or 0):
-            ended = as_ended(one, job, failure(job))
-            study.save(ended)
-            report(ended)
-    return [job_id for job_id in planned_s if job_id not in found]
+    def as_ended(self, run: StudyRun, job: RunRow | None, why: str) -> StudyRun:
+        """Give a run with what became of it."""
+        if job is not None:
+            run = as_ended(run, job, failure(job))
+        if why or job is None:
+            state = JobState.FAILED if why else JobState.CANCELLED
+            run = replace(run, state=state.value, reason=why)
+        return run

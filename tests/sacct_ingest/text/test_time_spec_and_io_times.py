@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sacct_ingest.text.time_spec import parse_time
-from slurm_plugin.experiments.learn.workbench import CAPTURE, network_share, parse
+from slurm_plugin.experiments.learn.io_counters import CAPTURE, network_share, parse
 
 MOUNTS = """\
 device proc mounted on /proc with fstype proc

@@ -1,100 +1,42 @@
 """Scaling studies: few runs, the right count, whatever fails; killed, resumed; what they leave."""
 
 import csv
+import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from sacct_ingest.errors import ConfigError, FormatError, NoHistory, SlurmError
 from sacct_ingest.records import JobState
-from sacct_ingest.store import RunRow
 from sacct_ingest.text.tag import parse_tag, study_of
 from slurm_plugin.cli.nimo import main
+from slurm_plugin.experiments.campaign import spent
 from slurm_plugin.experiments.scale import results as made
-from slurm_plugin.experiments.scale.study import (
-    Settings,
-    Study,
-    StudyRun,
-    cancel_open,
-    command,
-    follow,
-    next_count,
-)
-from slurm_plugin.slurm.commands import SubmissionRefused
+from slurm_plugin.experiments.scale.study import Settings, Study, StudyRun, command, next_count
+from tests.slurm_plugin.experiments.fake_slurm import FakeSlurm, Killed, campaign, cuts
 from tests.slurm_plugin.reports.rows import run as job_of
 
 COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
-class Killed(BaseException):
-    """Nobody catches it, as nobody catches SIGKILL."""
+def slurm_of(time_of, state_of=lambda _: JobState.COMPLETED, refused=(), **more):
+    """Slurm where jobs take so long on each count."""
+
+    def outcome(slurm, argv):
+        n = count_of(argv)
+        if n in refused:
+            return "sbatch: error: more nodes than there are"
+        return job_of(
+            job_id=len(slurm.jobs) + 1, state=state_of(n), nodes=n, cpus=4 * n, partition="b",
+            elapsed_s=float(round(time_of(n))),
+        )  # fmt: skip
+
+    return FakeSlurm(outcome, **more)
 
 
-@dataclass
-class FakeSlurm:
-    """Slurm's side of it: jobs run one after the other while a study sleeps."""
-
-    time_of: Callable[[int], float]
-    state_of: Callable[[int], JobState] = lambda _: JobState.COMPLETED
-    refused: frozenset[int] = frozenset()
-    kill_at: int = -1
-    calls: int = 0
-    held: dict[int, StudyRun] = field(default_factory=dict)
-    running: dict[int, StudyRun] = field(default_factory=dict)
-    over: dict[int, RunRow] = field(default_factory=dict)
-    cancelled: set[int] = field(default_factory=set)
-
-    def _call(self):
-        self.calls += 1
-        if self.calls == self.kill_at:
-            raise Killed
-
-    def submit(self, _settings, run):
-        self._call()
-        if run.count in self.refused:
-            raise SubmissionRefused("sbatch: error: more nodes than there are")
-        job_id = len(self.held) + len(self.running) + len(self.over) + len(self.cancelled) + 1
-        self.held[job_id] = run
-        self._call()
-        return job_id
-
-    def find(self, run):
-        return next((j for j, one in self.held.items() if one.number == run.number), None)
-
-    def release(self, job_id):
-        self._call()
-        if job_id in self.held:
-            self.running[job_id] = self.held.pop(job_id)
-
-    def cancel(self, *job_ids):
-        for job_id in job_ids:
-            self.held.pop(job_id, None)
-            self.running.pop(job_id, None)
-            self.cancelled.add(job_id)
-
-    def impossible(self):
-        return {}
-
-    def queued(self):
-        self._call()
-        return {*self.held, *self.running}
-
-    def sleep(self, _pause_s):
-        """The shortest run ends."""
-        if self.running:
-            job_id = min(self.running, key=lambda j: self.time_of(self.running[j].count))
-            n = self.running.pop(job_id).count
-            self.over[job_id] = job_of(
-                job_id=job_id, state=self.state_of(n), nodes=n, cpus=4 * n, partition="b",
-                elapsed_s=float(round(self.time_of(n))),
-            )  # fmt: skip
-
-    def ended(self, planned_s):
-        self._call()
-        return {job_id: self.over[job_id] for job_id in planned_s if job_id in self.over}
+def count_of(argv):
+    return int(next(word for word in argv if word.startswith("--nodes=")).partition("=")[2])
 
 
 def settings(**changes):
@@ -104,8 +46,14 @@ def settings(**changes):
 
 def studied(path, slurm, **changes):
     study = Study(path / "study.json", settings(**changes))
-    follow(study, slurm, clock=lambda: 1e9, sleep=slurm.sleep, report=lambda _: None)
+    study.end(campaign(study, slurm).follow())
     return study
+
+
+@pytest.fixture(autouse=True)
+def job_script(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("job.sh").write_text("#!/bin/sh\n")
 
 
 def knee(n):
@@ -118,27 +66,24 @@ def grows(n):
 
 @pytest.mark.parametrize("time_of", [knee, grows, lambda n: 6400 / n, lambda n: 900 / n + 9 * n])
 def test_few_runs_find_a_count_that_costs_little_more_than_the_best(tmp_path, time_of):
-    slurm = FakeSlurm(time_of)
+    slurm = slurm_of(time_of)
     found = made.results_of(studied(tmp_path, slurm))
     cost = {n: n * time_of(n) ** 2 for n in COUNTS}
     assert cost[found.recommended] <= 1.03 * min(cost.values())
-    assert len(slurm.over) <= 6
-    assert not slurm.running and not slurm.held
+    assert len(slurm.jobs) <= 6
+    assert not slurm.left
     assert next(row for row in found.rows if row.count == found.recommended).runs
 
 
 def test_a_study_whose_jobs_are_in_no_accounting_says_so(tmp_path):
-    slurm, clock = FakeSlurm(knee), iter(range(10**6, 10**9, 60))
+    slurm = slurm_of(knee)
     slurm.ended = lambda planned_s: {}
     with pytest.raises(SlurmError, match=r"says how the jobs ended: see 'sacct -j 1,2,3'"):
-        follow(
-            Study(tmp_path / "study.json", settings()), slurm,
-            clock=lambda: next(clock), sleep=slurm.sleep, report=lambda _: None,
-        )  # fmt: skip
+        studied(tmp_path, slurm)
 
 
 def test_a_problem_that_grows_has_its_own_best_count(tmp_path):
-    found = made.results_of(studied(tmp_path, FakeSlurm(lambda n: 300 + 10 * n), weak=True))
+    found = made.results_of(studied(tmp_path, slurm_of(lambda n: 300 + 10 * n), weak=True))
     cost = {n: (300 + 10 * n) ** 2 / n for n in COUNTS}
     assert cost[found.recommended] <= 1.03 * min(cost.values())
     first, *_, last = found.measured
@@ -154,12 +99,18 @@ def test_a_problem_that_grows_has_its_own_best_count(tmp_path):
     ],
 )
 def test_an_efficiency_that_says_little_says_so(tmp_path, time_of, doubt):
-    found = made.results_of(studied(tmp_path, FakeSlurm(time_of), counts=(1, 2, 4)))
+    found = made.results_of(studied(tmp_path, slurm_of(time_of), counts=(1, 2, 4)))
     last, table = found.measured[-1], made.table(found).text()
     assert last.count == 4
     assert (last.doubt, bool(doubt) and doubt in table) == (doubt, bool(doubt))
     assert (f" % ({doubt})" in made.proposal(found)) is bool(doubt)
     assert not found.measured[0].doubt
+
+
+def test_runs_of_no_second_are_runs_of_one(tmp_path):
+    study = studied(tmp_path, slurm_of(lambda _: 0.0))
+    assert {run.elapsed_s for run in study.runs} == {1.0}
+    assert "runs too short to tell" in made.table(made.results_of(study)).text()
 
 
 FAILURES = {
@@ -172,7 +123,7 @@ FAILURES = {
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_count_that_fails_is_a_row_with_its_reason_and_another_is_tried(tmp_path, failure):
     state_of, word = FAILURES[failure]
-    slurm = FakeSlurm(knee, state_of)
+    slurm = slurm_of(knee, state_of)
     found = made.results_of(studied(tmp_path, slurm, limit_s=1700.0))
     failed = [row for row in found.rows if word in row.note]
     assert failed and not any(row.runs for row in failed)
@@ -182,50 +133,87 @@ def test_a_count_that_fails_is_a_row_with_its_reason_and_another_is_tried(tmp_pa
 
 
 def test_what_never_runs_well_is_given_up(tmp_path):
-    slurm = FakeSlurm(knee, lambda _: JobState.FAILED, refused=frozenset({64}))
+    slurm = slurm_of(knee, lambda _: JobState.FAILED, refused=frozenset({64}))
     study = studied(tmp_path, slurm)
     assert study.ended == "all of the first 3 runs failed"
     assert made.results_of(study).recommended is None
 
 
 def test_a_kill_at_every_moment_loses_no_run_and_makes_none_twice(tmp_path):
-    whole = studied(tmp_path, FakeSlurm(knee))
-    for kill_at in range(1, 60):
+    whole = studied(tmp_path, slurm_of(knee))
+    for kill_at in range(1, 80):
         path = tmp_path / f"{kill_at}"
         path.mkdir()
-        slurm = FakeSlurm(knee, kill_at=kill_at)
+        slurm = slurm_of(knee, kill_at=kill_at)
         try:
             studied(path, slurm)
         except Killed:
+            if not (path / "study.json").exists():
+                continue
             study = Study(path / "study.json")
-            follow(study, slurm, clock=lambda: 1e9, sleep=slurm.sleep, report=lambda _: None)
+            campaign(study, slurm).follow()
             assert sorted(r.count for r in study.runs) == sorted(r.count for r in whole.runs)
-            assert not slurm.held and not slurm.running and not slurm.cancelled
+            assert not slurm.left
+            assert len(slurm.jobs) == len(whole.runs)
         else:
             break
     assert kill_at > 20
 
 
-def test_after_ctrl_c_nothing_is_left_in_the_queue_and_resuming_runs_it_again(tmp_path):
-    slurm, study = FakeSlurm(knee), Study(tmp_path / "study.json", settings())
+@pytest.mark.parametrize("leave", [False, True])
+def test_after_an_interruption_no_job_is_left_unless_told_to_and_resuming_goes_on(tmp_path, leave):
+    slurm, study, told = slurm_of(knee), Study(tmp_path / "study.json", settings()), []
 
     def interrupted(_pause_s):
+        slurm.now_s += 60.0
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        follow(study, slurm, clock=lambda: 1e9, sleep=interrupted, report=lambda _: None)
-    assert len(cancel_open(study, slurm)) == 3
-    assert not slurm.held and not slurm.running
+        campaign(study, slurm, sleep=interrupted, tell=told.append, leave=leave).follow()
+    assert slurm.left == ([1, 2, 3] if leave else [])
+    goes_on = f"cancelled (1, 2, 3); 'nimo scale --resume {tmp_path}' goes on"
+    assert told == ([] if leave else [goes_on])
     again = Study(tmp_path / "study.json")
-    follow(again, slurm, clock=lambda: 1e9, sleep=slurm.sleep, report=lambda _: None)
+    # What the cancelled jobs took counts in the budget.
+    taken = 0.0 if leave else sum(run.count for run in again.runs) / 60
+    assert sum(run.amount * run.cancelled_s for run in again.runs) / 3600 == pytest.approx(taken)
+    campaign(again, slurm).follow()
     assert made.results_of(again).recommended
+    assert len(slurm.jobs) == len(again.runs) + (0 if leave else 3)
+
+
+def test_a_job_that_was_submitted_twice_is_not_left(tmp_path):
+    """An sbatch that outlives its killed campaign submits after the next one has looked."""
+    slurm, study = slurm_of(knee), Study(tmp_path / "study.json", settings(together=1))
+
+    def late(seconds):
+        if len(slurm.jobs) == 1:
+            slurm.submit(slurm.jobs[1].argv, "")
+        slurm.sleep(seconds)
+
+    campaign(study, slurm, sleep=late).follow()
+    assert slurm.left == []
+    assert [run.job_id for run in study.runs[:2]] == [1, 3]
+
+
+def test_a_journal_cut_at_any_byte_is_refused_with_the_place(tmp_path):
+    study = studied(tmp_path, slurm_of(knee))
+    path = tmp_path / "study.json"
+    for data in cuts(path.read_bytes()):
+        path.write_bytes(data)
+        with pytest.raises(FormatError, match=rf"study\.json: cut off at byte {len(data)}; "):
+            Study(path)
+    path.write_bytes(b"\xff" + data)
+    with pytest.raises(FormatError, match=r"study\.json: .*byte 0.*; is this the folder"):
+        Study(path)
+    assert study.ended
 
 
 @pytest.mark.parametrize("budget", [10.0, 50.0, 100.0])
 def test_the_budget_holds_whatever_a_run_takes(tmp_path, budget):
-    slurm = FakeSlurm(lambda n: 1860.0)
+    slurm = slurm_of(lambda n: 1860.0)
     study = studied(tmp_path, slurm, budget=budget, overrun_s=60.0)
-    assert study.hours <= budget
+    assert spent(study.runs) <= budget
     assert study.ended
 
 
@@ -253,7 +241,7 @@ def test_the_command_line_keeps_the_users_options_and_fills_in_the_count(tmp_pat
 
 
 def test_the_folder_holds_tables_plot_paragraph_and_job_ids(tmp_path):
-    study = studied(tmp_path, FakeSlurm(knee, FAILURES["memory"][0]))
+    study = studied(tmp_path, slurm_of(knee, FAILURES["memory"][0]))
     found = made.results_of(study)
     names = {path.name for path in made.write(found, tmp_path)}
     assert names == {
@@ -280,19 +268,13 @@ def test_a_folder_without_a_study_is_named(tmp_path):
 
 
 def test_a_run_that_no_limit_allows_is_cancelled_and_a_row(tmp_path):
-    class Limited(FakeSlurm):
-        def release(self, job_id):
-            if self.held[job_id].count != max(COUNTS):
-                super().release(job_id)
-
-        def impossible(self):
-            return dict.fromkeys(self.held, "QOSMaxNodePerJobLimit")
-
-    slurm = Limited(knee)
+    largest = max(COUNTS)
+    slurm = slurm_of(knee)
+    slurm.starts = lambda job: "QOSMaxNodePerJobLimit" if count_of(job.argv) == largest else ""
     study = studied(tmp_path, slurm)
     failed = [(one.count, one.reason) for one in study.runs if one.reason]
     assert failed == [(max(COUNTS), "QOSMaxNodePerJobLimit")]
-    assert slurm.cancelled and not slurm.held
+    assert not slurm.left
 
 
 @pytest.mark.parametrize(
@@ -312,6 +294,36 @@ def test_a_limit_in_place_of_the_scripts_is_named(
     shown = capsys.readouterr()
     assert "--time=30 job.sh" in shown.out
     assert (said in shown.err) if said else not shown.err
+
+
+def test_the_next_run_is_shown_without_a_submission(tmp_path, monkeypatch, capsys):
+    argv = [
+        *("sbatch", "--parsable", "--hold", "--no-requeue"),
+        "--comment=nimo:off,study=0123456789ab-1",
+        *("--nodes=2", "--time=30", "job.sh"),
+    ]
+    monkeypatch.setattr(Study, "mark", lambda *_: "study=0123456789ab-1")
+    assert main(["scale", "-N", "1-4", "--time", "30", "--dry-run", "job.sh"]) == 0
+    assert capsys.readouterr().out == (
+        "counts: 1, 2, 3, 4\n"
+        "next: 2 (the first of a curve), at most 1.0 of the 200.0 node-hours left\n"
+        f"{' '.join(argv)}\n"
+    )
+    options = ["--budget", "0.5", "--time", "30", "--dry-run", "job.sh"]
+    assert main(["scale", "-N", "1-4", *options]) == 0
+    assert capsys.readouterr().out == (
+        "counts: 1, 2, 3, 4; 0.5 node-hours left\nnothing is to be run: the budget is used\n"
+    )
+    assert main(["scale", "-N", "1-4", "--time", "30", "--dry-run", "--json", "job.sh"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "next": {"count": 2},
+        "why": "the first of a curve",
+        "argv": argv,
+        "node_hours_left": 200.0,
+        "node_hours_reserved": 1.0,
+        "counts": [1, 2, 3, 4],
+    }
+    assert not (tmp_path / "job.scale").exists()
 
 
 @pytest.mark.parametrize("where", ["typed", "script", "environment"])

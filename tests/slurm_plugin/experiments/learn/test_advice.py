@@ -13,12 +13,13 @@ from sacct_ingest.store import Store
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.experiments import learn_command
-from slurm_plugin.experiments.learn.workbench import SlurmJobs
+from slurm_plugin.experiments.learn.workbench import RunCommands
 from slurm_plugin.protocol.request_messages import HookLevel
 from tests.engine_jobs import job_of
 from tests.sacct_ingest.records import SUBMIT_S, run
 from tests.slurm_plugin.decision.submitting import advisor
-from tests.slurm_plugin.experiments.learn.test_workbench import FakeSlurm, bench
+from tests.slurm_plugin.experiments.fake_slurm import campaign
+from tests.slurm_plugin.experiments.learn.test_workbench import bench, slurm_of
 from tests.slurm_plugin.made import NOW
 
 TEXT = """\
@@ -38,7 +39,7 @@ def time_s(attributes):
 
 def runs_of(learning, counters, slower=1.0, first=1):
     """Runs as the accounting has them, the quotes lost."""
-    own, made = SlurmJobs(learning.description, counters), []
+    own, made = RunCommands(learning.description, counters), []
     for number, trial in enumerate(learning.journal.trials.values(), first):
         argv = own.argv(learning.choices.at(trial.attributes)[0], trial)
         at_s, took_s = SUBMIT_S + 3000 * number, slower * trial.elapsed_s
@@ -69,8 +70,8 @@ def service_of(runs, folder):
 
 @pytest.fixture
 def learned(tmp_path):
-    learning = bench(FakeSlurm(time_s), tmp_path / "app.learn.json", TEXT)
-    learning.run()
+    learning = bench(slurm := slurm_of(time_s), tmp_path / "app.learn.json", TEXT)
+    campaign(learning, slurm).follow()
     return learning
 
 
@@ -104,8 +105,8 @@ def test_requests_that_were_not_run_are_predicted_by_the_learned_function(tmp_pa
         )
 
     text = TEXT.replace("cpus: [1, 2, 4, 8]", "nodes: [1, 2, 4], cpus: [1, 2, 4, 8]")
-    learning = bench(FakeSlurm(took_s), tmp_path / "app.learn.json", text)
-    learning.run()
+    learning = bench(slurm := slurm_of(took_s), tmp_path / "app.learn.json", text)
+    campaign(learning, slurm).follow()
     service = service_of(runs_of(learning, tmp_path), tmp_path)
     for nodes, cpus, size in ((1, 3, 3), (2, 6, 1.5), (4, 5, 3), (3, 7, 3)):
         advice = service.advise(job(size, cpus, nodes, ""), now_s=NOW)
@@ -121,8 +122,8 @@ def test_several_resources_at_once_are_learned_from(tmp_path):
         return time_s(attributes) * (3 if attributes["memory"] < 3 * 2**30 else 1)
 
     text = TEXT.replace("8], inputs", "8], memory: [2G, 8G], inputs")
-    learning = bench(FakeSlurm(took_s), tmp_path / "app.learn.json", text)
-    learning.run()
+    learning = bench(slurm := slurm_of(took_s), tmp_path / "app.learn.json", text)
+    campaign(learning, slurm).follow()
     service = service_of(runs_of(learning, tmp_path), tmp_path)
     for memory in (2, 8):
         asked = job(3, 4)

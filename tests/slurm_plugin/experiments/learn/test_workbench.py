@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -23,6 +21,7 @@ from sacct_ingest.files.atomic_file import alone
 from sacct_ingest.records import JobState, NodeProfile, StepRun
 from slurm_plugin.experiments import held_jobs
 from slurm_plugin.experiments import learn_command as words
+from slurm_plugin.experiments.campaign import spent
 from slurm_plugin.experiments.held_jobs import overrun_s
 from slurm_plugin.experiments.learn.description import (
     Assignment,
@@ -34,8 +33,8 @@ from slurm_plugin.experiments.learn.description import (
     parse,
 )
 from slurm_plugin.experiments.learn.proposers import ByOccupancies, sample
-from slurm_plugin.experiments.learn.workbench import LearningSite, SlurmJobs, Stop, Workbench
-from slurm_plugin.slurm.commands import SubmissionRefused
+from slurm_plugin.experiments.learn.workbench import RunCommands, Stop, Workbench
+from tests.slurm_plugin.experiments.fake_slurm import FakeSlurm, Killed, campaign, cuts
 from tests.slurm_plugin.reports.rows import run as job_of
 
 TEXT = """\
@@ -51,103 +50,63 @@ learning: {target: 5, fewest: 4, in_a_row: 1, error: cross-validation}
 """
 
 
-class Killed(BaseException):
-    """Nobody catches it, as nobody catches SIGKILL."""
+def slurm_of(time_of, fails=lambda _argv, _attempt: None, refuses=(), **more):
+    """Slurm where jobs take as long as their attributes say."""
 
-
-@dataclass
-class FakeSlurm:
-    """Slurm's side of it: jobs by name, with time that passes while one sleeps."""
-
-    time_of: Callable[[dict[str, float]], float]
-    fails: Callable[[Assignment, int], JobState | None] = lambda _one, _attempt: None
-    refuses: frozenset[str] = frozenset()
-    now_s: float = 1e9
-    jobs: dict[int, Trial] = field(default_factory=dict)
-    states: dict[int, JobState] = field(default_factory=dict)
-    released: set[int] = field(default_factory=set)
-    kill_at: int = -1  #: which of the calls is the last
-    calls: int = 0
-    never_start: bool = False
-
-    def _called(self):
-        self.calls += 1
-        if self.calls == self.kill_at:
-            raise Killed
-
-    def argv(self, assignment, trial):
-        return ["sbatch", *assignment.options, *assignment.command]
-
-    def submit(self, assignment, trial):
-        if any(f"--constraint={one}" in assignment.options for one in self.refuses):
-            raise SubmissionRefused("sbatch: error: Invalid feature specification")
-        job_id = len(self.jobs) + 1
-        self.jobs[job_id] = trial
-        self.states[job_id] = self.fails(assignment, trial.attempt) or JobState.COMPLETED
-        self._called()  # submitted, and killed before anybody heard of it
-        return job_id
-
-    def find(self, trial):
-        self._called()
-        named = [i for i, one in self.jobs.items() if one.job_name == trial.job_name]
-        return named[0] if named else None
-
-    def release(self, job_id):
-        self._called()
-        self.released.add(job_id)
-
-    def cancel(self, job_id):
-        self.states[job_id] = JobState.CANCELLED
-
-    def tidy(self, trial):
-        self._called()
-
-    def waiting(self, job_id):
-        self._called()
-        if self.never_start and self.states[job_id] is not JobState.CANCELLED:
-            return True
-        return None
-
-    def impossible(self):
-        return {}
-
-    def ended(self, planned_s):
-        self._called()
-        ((job_id, at_s),) = planned_s.items()
-        trial, state = self.jobs[job_id], self.states[job_id]
-        elapsed_s = self.time_of(trial.attributes)
+    def outcome(slurm, argv):
+        if any(f"--constraint={one}" in argv for one in refuses):
+            return "sbatch: error: Invalid feature specification"
+        trial = slurm.bench.journal.trials[name_of(argv)]
+        state, elapsed_s = (
+            fails(trial, trial.attempt) or JobState.COMPLETED,
+            time_of(trial.attributes),
+        )
         step = StepRun(
             step="batch", state=state, cpu_s=0.5 * elapsed_s, disk_read_bytes=10**8,
             disk_write_bytes=0,
         )  # fmt: skip
-        return {job_id: job_of(
-            job_id=job_id, submit_s=at_s, state=state, elapsed_s=elapsed_s, nodes=1, cpus=1,
-            steps=(step,), exit_code=3,
-        )}  # fmt: skip
+        return job_of(
+            job_id=len(slurm.jobs) + 1, submit_s=trial.planned_s, state=state, elapsed_s=elapsed_s,
+            nodes=1, cpus=1, steps=(step,), exit_code=3,
+        )  # fmt: skip
 
-    def network_share(self, trial):
-        return 0.25
+    return FakeSlurm(outcome, **more)
 
-    def sleep(self, seconds):
-        self.now_s += seconds
+
+def name_of(argv):
+    """Assignment and attempt in the name of a job."""
+    name = next(word for word in argv if word.startswith("--job-name="))
+    *_, key, attempt = name.split("-")
+    return key, int(attempt)
 
 
 def speed(attributes):
     return 100.0 * 80 / (attributes["share"] * attributes["speed"])
 
 
-def bench(slurm, state, text=TEXT, **also):
+class Counted(RunCommands):
+    """Runs of which the nodes counted a quarter of the time for I/O on the network."""
+
+    def network_share(self, trial):
+        return 0.25
+
+
+def bench(slurm, state, text=TEXT):
     given = parse(text, name="app.yaml")
     chosen = made(given)
-    proposer = ByOccupancies(chosen.space, given.learning, ModelChoices())
-    site = LearningSite(
-        jobs=slurm,
-        clock=lambda: slurm.now_s,
-        sleep=slurm.sleep,
-        report=lambda _: None,
+    slurm.bench = Workbench(
+        description=given,
+        choices=chosen,
+        proposer=ByOccupancies(chosen.space, given.learning, ModelChoices()),
+        journal=Journal(state, given.application),
+        commands=Counted(given),
         overrun_s=0.0,
     )
-    return Workbench(given, chosen, proposer, Journal(state, given.application), site)
+    return slurm.bench
+
+
+def followed(slurm, state, text=TEXT):
+    return campaign(bench(slurm, state, text), slurm).follow()
 
 
 def made(given, profiles=()):
@@ -160,11 +119,11 @@ def state(tmp_path):
 
 
 def test_it_learns_and_stops(state):
-    slurm = FakeSlurm(speed)
-    assert bench(slurm, state).run() is Stop.GOOD_ENOUGH
+    slurm = slurm_of(speed)
+    assert followed(slurm, state) == Stop.GOOD_ENOUGH
     assert len(slurm.jobs) < 8
     again = bench(slurm, state)
-    assert again.replay() is None
+    assert again.next(0.0) == Stop.GOOD_ENOUGH
     learned, choices = again.proposer.learned(), again.choices
     for one in learned.expected:
         assert one.time_s == pytest.approx(speed(one.attributes), rel=0.1)
@@ -185,39 +144,42 @@ def test_it_learns_and_stops(state):
 )
 def test_only_narrow_intervals_are_reliable(state, time_of, verdicts):
     """As narrow as it asks of all of them together before it stops: 2.3 times the target."""
-    learning = bench(FakeSlurm(time_of), state, TEXT.replace("target: 5", "target: 10"))
-    learning.run()
+    slurm = slurm_of(time_of)
+    learning = bench(slurm, state, TEXT.replace("target: 5", "target: 10"))
+    campaign(learning, slurm).follow()
     assert {one.verdict for one in learning.proposer.learned().expected} == verdicts
 
 
 def test_killed_at_any_moment_it_goes_on_and_runs_nothing_twice(tmp_path):
-    whole = FakeSlurm(speed)
-    bench(whole, tmp_path / "whole").run()
-    # Each run takes five calls, so that steps of three meet all of them.
+    whole = slurm_of(speed)
+    followed(whole, tmp_path / "whole")
+    # Each run takes seven calls, so that steps of three meet all of them.
     for moment in range(1, whole.calls + 1, 3):
         state = tmp_path / f"{moment}"
-        slurm = FakeSlurm(speed, kill_at=moment)
+        slurm = slurm_of(speed, kill_at=moment)
         with pytest.raises(Killed):
-            bench(slurm, state).run()
-        assert bench(slurm, state).run() is Stop.GOOD_ENOUGH
-        assert [one.key for one in slurm.jobs.values()] == [one.key for one in whole.jobs.values()]
-        assert slurm.released == set(slurm.jobs)
+            followed(slurm, state)
+        assert followed(slurm, state) == Stop.GOOD_ENOUGH
+        assert [name_of(one.argv) for one in slurm.jobs.values()] == [
+            name_of(one.argv) for one in whole.jobs.values()
+        ]
+        assert not slurm.left
 
 
 def test_the_budget_is_never_exceeded_whatever_the_runs_take(state):
-    slurm = FakeSlurm(lambda _: 3600.0)
+    slurm = slurm_of(lambda _: 3600.0)
     learning = bench(slurm, state, TEXT.replace("budget: 100", "budget: 3.5"))
-    assert learning.run() is Stop.BUDGET
-    assert learning.spent_node_h == pytest.approx(3.0)
+    assert campaign(learning, slurm).follow() == Stop.BUDGET
+    assert spent(learning.runs) == pytest.approx(3.0)
     requested = learning.proposer.propose()
     assert requested is not None
     assert learning.reserved_node_h(requested) == pytest.approx(1.0)  # 0.5 are left
 
 
 def test_where_slurm_refuses_another_assignment_stands_in(state):
-    slurm = FakeSlurm(speed, refuses=frozenset({"new"}))
+    slurm = slurm_of(speed, refuses=frozenset({"new"}))
     learning = bench(slurm, state)
-    assert learning.run() is Stop.GOOD_ENOUGH
+    assert campaign(learning, slurm).follow() == Stop.GOOD_ENOUGH
     refused = [one for one in learning.journal.trials.values() if one.stage is Stage.FAILED]
     assert refused and "Invalid feature" in refused[0].reason
     shown = words.next_steps(learning.learned().expected, learning.runnable(), learning.description)
@@ -226,39 +188,39 @@ def test_where_slurm_refuses_another_assignment_stands_in(state):
 
 def test_an_assignment_that_fails_everywhere_is_left_out(state):
     # The slowest one, that is the reference.
-    def fails(assignment, attempt):
-        slow = assignment.attributes["share"] == 10 and assignment.attributes["speed"] == 1
+    def fails(trial, attempt):
+        slow = trial.attributes["share"] == 10 and trial.attributes["speed"] == 1
         return JobState.FAILED if slow else None
 
-    slurm = FakeSlurm(speed, fails=fails)
+    slurm = slurm_of(speed, fails=fails)
     learning = bench(slurm, state)
-    assert learning.run() is not Stop.BUDGET
+    assert campaign(learning, slurm).follow() != Stop.BUDGET
     failed = [one for one in learning.journal.trials.values() if one.stage is Stage.FAILED]
     assert [one.reason for one in failed] == ["FAILED, exit status 3"]
-    assert learning.replay() is None
+    assert learning.next(0.0) in {Stop.GOOD_ENOUGH, Stop.NOTHING_LEFT}
 
 
 def test_a_run_that_is_in_no_accounting_ends_learning_and_says_so(state):
-    slurm = FakeSlurm(speed)
+    slurm = slurm_of(speed)
     slurm.ended = lambda planned_s: {}
     with pytest.raises(SlurmError, match="see 'sacct -j 1'"):
-        bench(slurm, state).run()
+        followed(slurm, state)
 
 
 def test_an_interrupted_run_is_run_again_but_not_for_ever(state):
-    slurm = FakeSlurm(speed, fails=lambda _, attempt: JobState.NODE_FAIL if attempt == 0 else None)
-    assert bench(slurm, state).run() is Stop.GOOD_ENOUGH
-    slurm = FakeSlurm(speed, fails=lambda _one, _attempt: JobState.NODE_FAIL)
+    slurm = slurm_of(speed, fails=lambda _, attempt: JobState.NODE_FAIL if attempt == 0 else None)
+    assert followed(slurm, state) == Stop.GOOD_ENOUGH
+    slurm = slurm_of(speed, fails=lambda _one, _attempt: JobState.NODE_FAIL)
     learning = bench(slurm, state.with_name("other"))
-    assert learning.run() is Stop.NOTHING_LEFT
+    assert campaign(learning, slurm).follow() == Stop.NOTHING_LEFT
     assert len(slurm.jobs) == 2 * 12  # two tries of twelve assignments
 
 
 def test_a_run_that_does_not_start_is_cancelled(state):
-    slurm = FakeSlurm(speed, never_start=True)
+    slurm = slurm_of(speed, starts=lambda _: "Priority")
     learning = bench(slurm, state, f'{TEXT}patience: "30"\n')
-    assert learning.run() is Stop.NOTHING_LEFT
-    assert set(slurm.states.values()) == {JobState.CANCELLED}
+    assert campaign(learning, slurm).follow() == Stop.NOTHING_LEFT
+    assert {one.row.state for one in slurm.jobs.values()} == {JobState.CANCELLED}
     assert {one.reason for one in learning.journal.trials.values()} == {"did not start within 30"}
 
 
@@ -269,12 +231,14 @@ def test_one_process_at_a_time(state):
 
 
 def test_a_journal_of_something_else_is_refused(state):
-    bench(FakeSlurm(speed), state).run()
+    followed(slurm_of(speed), state)
     with pytest.raises(FormatError, match="another file with --state"):
         Journal(state, "other")
-    state.write_text("{")
-    with pytest.raises(FormatError, match="move it away"):
-        Journal(state, "blast")
+    for data in cuts(state.read_bytes()):
+        state.write_bytes(data)
+        at = rf"app\.learn\.json: cut off at byte {len(data)}; move it away"
+        with pytest.raises(FormatError, match=at):
+            Journal(state, "blast")
 
 
 def test_latencies_of_profiles_are_slower_the_more_they_are():
@@ -342,14 +306,14 @@ def test_no_budget_can_be_met_where_no_limit_holds():
 def test_every_alternative_of_the_paper_s_table_1_can_be_chosen(state, chosen):
     learning = {"selection": "Lmax-I1", "target": 5.0, "test_runs": 3, **yaml.safe_load(chosen)}
     text = f"{TEXT.partition('learning:')[0]}learning: {json.dumps(learning)}"
-    slurm = FakeSlurm(speed)
+    slurm = slurm_of(speed)
     workbench = bench(slurm, state, text)
-    assert workbench.run() is not Stop.BUDGET
+    assert campaign(workbench, slurm).follow() != Stop.BUDGET
     assert len(workbench.proposer.learned().expected) == 8
     settings = parse(text, name="app.yaml").learning
     reported = {name: getattr(settings, name) for name in learning}
     assert json.loads(json.dumps(reported)) == learning
-    purposes = [one.purpose for one in slurm.jobs.values()]
+    purposes = [one.purpose for one in workbench.runs]
     assert purposes.count("test") == (3 if "test set" in learning.get("error", "") else 0)
 
 
@@ -360,7 +324,7 @@ TRIAL = Trial(
 
 
 def jobs(counters):
-    return SlurmJobs(parse(TEXT, name="app.yaml"), counters=counters)
+    return RunCommands(parse(TEXT, name="app.yaml"), counters=counters)
 
 
 def assigned(*command):
