@@ -21,7 +21,7 @@ from predictor.models import base
 from predictor.models.adept import Adept, AdeptFit
 from predictor.models.two_sizes import translation_of
 from predictor.types import Curve, Prediction, Problem, Verdict, problem
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_text
 
 MIN_POINTS = 3
 #: Model that is believed unless another one is named.
@@ -88,8 +88,8 @@ class Choice:
                 "disagreement",
                 p.nodes,
                 nodes=p.nodes,
-                other=time_span(float(other)),
-                own=time_span(p.time_s),
+                other=duration_text(float(other)),
+                own=duration_text(p.time_s),
             )
             for p, other in zip(asked, others, strict=True)
             if not p.low_s <= other <= p.high_s and not 1 / factor <= other / p.time_s <= factor
@@ -172,7 +172,7 @@ def _cut_short(fit: base.FittedModel, curve: Curve) -> list[Problem]:
     bounds = curve.censored
     predictions = fit.predict([p.nodes for p in bounds]) if bounds else []
     return [
-        problem("cut_short", bound.nodes, nodes=bound.nodes, limit=time_span(bound.time_s))
+        problem("cut_short", bound.nodes, nodes=bound.nodes, limit=duration_text(bound.time_s))
         for bound, p in zip(bounds, predictions, strict=True)
         if bound.time_s >= 0.9 * p.low_s
     ]

@@ -34,7 +34,7 @@ from predictor.tables.settings import TableSettings
 from predictor.types import Curve, Prediction, PredictionTable, Problem, Tail, Verdict, problem
 from sacct_ingest.records import JobState
 from sacct_ingest.store.rows import RunRow
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_text
 
 #: Runs on a node count from which on its history alone may be reliable.
 REPEATS = 3
@@ -208,7 +208,7 @@ def mixed(record: Record, name: str, rows: Sequence[RunRow] = ()) -> tuple[Probl
         return (problem("not_one_problem", app=app),)
     short, long = parted
     counts = {"few": len(short), "many": len(long), "runs": len(short) + len(long)}
-    times = {"short": time_span(median(short)), "long": time_span(median(long))}
+    times = {"short": duration_text(median(short)), "long": duration_text(median(long))}
     return (problem("not_one_problem:two", app=app, **counts, **times),)
 
 

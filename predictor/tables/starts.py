@@ -28,7 +28,7 @@ from predictor.types import (
     Verdict,
     problem,
 )
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_text
 
 #: Shares of starts whose quantiles a table holds.
 SHARES = (0.5, 0.75, 0.85, 0.9, 0.95, 0.98, 0.99, 1.0)
@@ -235,7 +235,7 @@ def _problems(held: Iterable[Starts]) -> list[Problem]:
         counts = f"{one.nodes} node{'' if one.nodes == 1 else 's'}"
         facts = {"counts": counts, "cut": one.cut_off, "starts": one.starts, "how": how_of(one)}
         if one.unbounded:
-            said.insert(0, problem("unbounded", over=time_span(one.over_s), **facts))
+            said.insert(0, problem("unbounded", over=duration_text(one.over_s), **facts))
         elif one.end_s(0.95) is None:
             said.append(problem("cut_off", **facts))
     return said[:1]

@@ -11,7 +11,6 @@ _NO_LIMIT: Final = frozenset({"unlimited", "infinite", "partition_limit", "-1"})
 #: Durations are rounded to the millisecond, which a double holds up to here: 285,000 years.
 LONGEST_S: Final = 2.0**43
 MAX_INTEGER: Final = 2**63 - 1  #: of the store's databases
-_NEXT_UNIT, _WHOLE = 59.5 / 60, 9.95  #: shares of a unit that read as one of it, as ten of it
 #: Words in place of a value that say that there is none: Slurm's, and those of other tools' tables.
 NOTHING: Final = frozenset(
     {"", "unknown", "none", "n/a", "invalid", "nan", "nat", "null", "<na>", "na", "(null)"}
@@ -69,19 +68,6 @@ def parse_duration(text: str) -> float | None:
         return None
     days, hours, minutes, seconds = map(float, match.groups(default="0"))
     return possible_duration(days * 86400 + hours * 3600 + minutes * 60 + seconds)
-
-
-def time_span(seconds: float) -> str:
-    """Seconds as people say them, in the unit that suits them.
-
-    >>> time_span(90), time_span(42.4), time_span(9000), time_span(2298), time_span(3598)
-    ('1.5 min', '42 s', '2.5 h', '38 min', '1.0 h')
-    """
-    for unit_s, unit in ((3600.0, "h"), (60.0, "min")):
-        value = seconds / unit_s
-        if value >= _NEXT_UNIT:
-            return f"{value:.0f} {unit}" if value >= _WHOLE else f"{value:.1f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def possible_duration(seconds: float) -> float:

@@ -22,6 +22,7 @@ from sacct_ingest.scripts.job_script import CommandLine, script_options
 from sacct_ingest.scripts.output_file import output_file
 from sacct_ingest.sources.sacct import LiveSacct
 from sacct_ingest.store.rows import RunRow
+from sacct_ingest.text.durations import slurm_time
 from slurm_plugin.cli import own_history
 from slurm_plugin.config.settings import Config, data_folder
 from slurm_plugin.evaluation.enough import (
@@ -56,7 +57,7 @@ from slurm_plugin.slurm.rerun_line import (
     successors,
 )
 from slurm_plugin.store_access import open_store
-from slurm_plugin.text.formatting import count, duration, printable
+from slurm_plugin.text.formatting import count, printable
 
 _MIB = 2**20
 #: Starts of an application that are looked at, and the fewest that make a history.
@@ -213,10 +214,10 @@ def _again(
     if lack is Lack.NOTHING:
         return Again(rerun_line(first, line, script, More(tasks=tasks)), runs)
     enough = _enough(lack, runs, config)
-    limit = duration(round_time(enough.amount)) if lack is Lack.TIME else None
+    limit = slurm_time(round_time(enough.amount)) if lack is Lack.TIME else None
     memory_mib = round_memory(enough.amount) if lack is Lack.MEMORY else None
     if enough.bounded:  # rounded up it would be beyond the bound
-        limit = duration(int(enough.amount)) if limit else None
+        limit = slurm_time(int(enough.amount)) if limit else None
         memory_mib = int(enough.amount // _MIB) if memory_mib else None
     more = More(limit=limit, memory_mib=memory_mib, tasks=tasks)
     why = failed_text.why_so_much(lack, enough, first.partition)

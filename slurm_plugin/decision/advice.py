@@ -13,6 +13,7 @@ from predictor.types import Prediction, PredictionTable, Starts, Verdict
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.submission import JobKind
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.config.settings import Policy
 from slurm_plugin.decision import messages, sizes
 from slurm_plugin.decision import policy as choosing
@@ -38,7 +39,7 @@ from slurm_plugin.slurm.footprint import footprint, memory_bytes
 from slurm_plugin.slurm.node_pool import profile
 from slurm_plugin.slurm.partition_view import UNKNOWN
 from slurm_plugin.slurm.supply import Supply
-from slurm_plugin.text.formatting import clock, duration, percent, printable, short_clock
+from slurm_plugin.text.formatting import clock, percent, printable, short_clock
 
 #: Reasons that bind a submission but not somebody who still considers what to ask for.
 #: Each task of an array has the size that is advised.
@@ -309,7 +310,7 @@ def _describe_own(advice: Advice, table: PredictionTable, user: str) -> None:
     first = others[0]
     advice.problems.append(
         f"Runs asked for on {counts} {table.unit.plural} had other problems "
-        f"({duration(first.time_s)} on {first.nodes}): the rows are this job."
+        f"({duration_text(first.time_s)} on {first.nodes}): the rows are this job."
     )
 
 

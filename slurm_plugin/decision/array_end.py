@@ -3,8 +3,8 @@
 from collections import deque
 from math import ceil, inf
 
+from sacct_ingest.text.durations import duration_text
 from sacct_ingest.text.hostlist import count_indexes
-from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.slurm.node_pool import NodeAvailability, first_fit, take
 
 #: Moments at which tasks start that are looked at; the rest goes on at the pace of the later half.
@@ -37,7 +37,7 @@ def array_text(
     if end_s == inf:
         return ""
     throttled = f", {at_once} at once," if at_once < tasks else ""
-    return f"All {tasks} tasks{throttled} end in about {time_span(end_s - begin_s)}."
+    return f"All {tasks} tasks{throttled} end in about {duration_text(end_s - begin_s)}."
 
 
 def _last_end(

@@ -4,8 +4,9 @@ from predictor.types import Failures, PredictionTable
 from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.scripts.job_script import script_options
 from sacct_ingest.scripts.output_file import output_file
+from sacct_ingest.text.durations import duration_range
 from slurm_plugin.decision.allowed_counts import is_own_work
-from slurm_plugin.text.formatting import count, printable, spans
+from slurm_plugin.text.formatting import count, printable
 
 #: Runs that failed in a row, or among the latest ones, from which on it is worth a sentence.
 _IN_A_ROW, _OFTEN = 2, 3
@@ -29,7 +30,7 @@ def failures_text(
         if in_a_row or not (all_of_them or failures.often >= _OFTEN):
             return ""
     code = f" (exit {failures.exit_code})" if failures.exit_code else ""
-    after = f"failed after {spans(failures.low_s, failures.high_s)}{code}"
+    after = f"failed after {duration_range(failures.low_s, failures.high_s)}{code}"
     file = _file(failures, user, script)
     output = f"; the last output was in {printable(file)}" if file else ""
     return f"{_which(failures)} {after}{output}"

@@ -8,7 +8,7 @@ from predictor.table import at, covers, level_quantile, longest, of_all_limits, 
 from predictor.types import PredictionTable
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.submission import JobKind
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_text, slurm_time
 from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.decision import messages, policy
 from slurm_plugin.decision.allowed_counts import (
@@ -22,7 +22,7 @@ from slurm_plugin.decision.request import Request
 from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.time_limits import TimeLimits, floors, limits_on, whole_minutes
 from slurm_plugin.slurm.supply import Supply
-from slurm_plugin.text.formatting import count, duration, limit_text, short_clock
+from slurm_plugin.text.formatting import count, short_clock
 
 #: A later start that is worth a sentence, seconds.
 _LATER_S = 300.0
@@ -105,10 +105,10 @@ class LimitBasis:
 
     def text(self, nodes: int, limits: TimeLimits) -> str:
         """Say how sure a limit is, and what keeps it from being shorter."""
-        table, limit = self.any_limit, duration(limits.limit_s)
+        table, limit = self.any_limit, slurm_time(limits.limit_s)
         texts = []
         if not self.supported(nodes):
-            about = time_span(at(table, nodes).time_s)
+            about = duration_text(at(table, nodes).time_s)
             few = table.runs < _FEW
             how = "too few to be sure" if few else "how long the longest take is not sure"
             runs = count(table.runs, "run")
@@ -118,7 +118,7 @@ class LimitBasis:
             binding = [bound for bound in known if bound.limit_s == limits.limit_s]
             texts += [f"No less than {limit}: {bound.text()}." for bound in binding[:1]]
         if 0 < self.table.asked_limit_s < self.own_s < inf:
-            most = limit_text(self.table.asked_limit_s)
+            most = duration_text(self.table.asked_limit_s)
             texts.append(f"Its last runs asked for {most} at most: a larger problem takes longer.")
         return " ".join(filter(None, texts))
 
@@ -151,9 +151,9 @@ def reservation_text(
     later_s = supply.wait(nodes, own_s, **times).median_s - wait_s
     if not _LATER_S <= later_s < inf:
         return ""
-    own, begins = limit_text(own_s), short_clock(part.reserved_s)
+    own, begins = duration_text(own_s), short_clock(part.reserved_s)
     return (
-        f"With its time limit of {own} it would start {time_span(later_s)} later: after the "
+        f"With its time limit of {own} it would start {duration_text(later_s)} later: after the "
         f"reservation that begins {begins}."
     )
 

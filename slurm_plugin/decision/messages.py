@@ -8,7 +8,7 @@ from predictor.types import LimitReached, Prediction, PredictionTable, Problem, 
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.submission import JobKind
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_range, duration_text, slurm_time
 from slurm_plugin.decision import policy, sizes
 from slurm_plugin.decision.allowed_counts import is_own_work, is_serial
 from slurm_plugin.decision.failures import failures_text
@@ -22,15 +22,7 @@ from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import lower_of
 from slurm_plugin.slurm.footprint import memory_bytes
-from slurm_plugin.text.formatting import (
-    clock,
-    count,
-    duration,
-    limit_text,
-    percent,
-    short_clock,
-    spans,
-)
+from slurm_plugin.text.formatting import clock, count, percent, short_clock
 
 #: Why nothing is made of a prediction that a user could paste.
 _UNTRUSTED = (Reason.OUT_OF_BAND, Reason.DISTRUSTED, Reason.OTHERS_RUNS)
@@ -58,7 +50,7 @@ def announced(decision: Decision, request: Request, advised: int | None) -> str:
         return ""
     own_s = request.asked_limit_s or inf
     if chosen.limit_s is not None and chosen.limit_s > own_s:
-        limit = f" and --time={duration(chosen.limit_s)}"
+        limit = f" and --time={slurm_time(chosen.limit_s)}"
     what = f"As it is, sbatch will run this on {request.unit.counted(chosen.nodes)}{limit}"
     if decision.learns:
         return f"{what}, {decision.learns.purpose}; nimo:learn=off forbids that."
@@ -100,7 +92,8 @@ def limit_reached(
             return ""
         next_s = beyond_reached(ended, limit_s, often=often)
         longer = _longer_limit(case, table, nodes, limit_s, next_s, advised_s)
-        return longer and f"{last} reached their time limit of {limit_text(ended.limit)}; {longer}"
+        reached = f"{last} reached their time limit of {duration_text(ended.limit)}"
+        return longer and f"{reached}; {longer}"
     memory = memory_bytes(case.request.resources, case.partition)
     if memory is None or memory > ended.limit:
         return ""
@@ -129,7 +122,7 @@ def _longer_limit(
         next_s = whole_minutes(high_s)
     if limit_s >= most_s:
         return "no longer one is allowed here: use more nodes, or let the job save its state"
-    return f"ask for --time={duration(min(max(next_s, advised_s), most_s))}"
+    return f"ask for --time={slurm_time(min(max(next_s, advised_s), most_s))}"
 
 
 def _more(case: Situation, memory: int) -> str:
@@ -181,8 +174,8 @@ def time_options(limits: TimeLimits | None) -> str:
     """
     if limits is None:
         return ""
-    least = f" --time-min={duration(limits.least_s)}" if limits.least_s else ""
-    return f"--time={duration(limits.limit_s)}{least}"
+    least = f" --time-min={slurm_time(limits.least_s)}" if limits.least_s else ""
+    return f"--time={slurm_time(limits.limit_s)}{least}"
 
 
 def better_count(decision: Decision, unit: Unit) -> str:
@@ -196,13 +189,13 @@ def better_count(decision: Decision, unit: Unit) -> str:
     return (
         f"nimo: {f'--nodes={better.nodes}' if unit is Unit.NODES else size} would be better for "
         f"this job than {asked.nodes}: "
-        f"it waits {_wait(better)} and runs {time_span(better.prediction.time_s)}, instead of "
-        f"{_wait(asked)} and {time_span(asked.prediction.time_s)}; {decision.reason.text}"
+        f"it waits {_wait(better)} and runs {duration_text(better.prediction.time_s)}, instead of "
+        f"{_wait(asked)} and {duration_text(asked.prediction.time_s)}; {decision.reason.text}"
     )
 
 
 def _wait(option: Option) -> str:
-    return f"{'at most ' if option.bound else ''}{time_span(option.wait_s)}"
+    return f"{'at most ' if option.bound else ''}{duration_text(option.wait_s)}"
 
 
 def _deadline_lines(decision: Decision, request: Request, *, now_s: float) -> list[str]:
@@ -227,7 +220,7 @@ def _which(best: Option, request: Request) -> str:
 
 
 def _runs(one: Prediction) -> str:
-    return f"{time_span(one.time_s)}, at most {time_span(one.high_s)}"
+    return f"{duration_text(one.time_s)}, at most {duration_text(one.high_s)}"
 
 
 def _too_long(best: Option, request: Request, deadline_s: float, begin_s: float) -> list[str]:
@@ -246,18 +239,19 @@ def _limit_too_long(
     if request.least_s:
         which = "--time-min"
     latest_s = request.latest_start_s(request.limit_s)
-    limit, deadline = f"its {which} of {limit_text(limit_s)}", f"its deadline, {clock(deadline_s)}"
+    limit = f"its {which} of {duration_text(limit_s)}"
+    deadline = f"its deadline, {clock(deadline_s)}"
     lines = [f"Slurm does not start this job: {limit} reaches beyond {deadline}"]
     if begin_s <= latest_s:
         lines = [f"Slurm starts this job until {clock(latest_s)} only: {limit} ends at {deadline}"]
     enough_s = best and (best.fitting_limit_s or best.limit_s)
     if best and enough_s and begin_s + enough_s <= deadline_s - STARTING_S:
-        time, start = duration(enough_s), clock(begin_s)
+        time, start = slurm_time(enough_s), clock(begin_s)
         where = count(best.nodes, "node")
         lines.append(f"on {where}, --time={time} is enough if it starts at {start}")
     elif (left_s := deadline_s - begin_s - STARTING_S) >= MINUTE_S:
         lines.append(
-            f"--time={duration(left_s - left_s % MINUTE_S)} is the longest that leaves it a "
+            f"--time={slurm_time(left_s - left_s % MINUTE_S)} is the longest that leaves it a "
             "minute to start"
         )
     return lines
@@ -268,23 +262,24 @@ def _start_unsure(best: Option, request: Request, deadline_s: float, begin_s: fl
     latest_s = min(request.latest_start_s(best.limit_s), deadline_s - one.high_s)
     latest_s = max(latest_s, begin_s)
     other = limit_s not in (0.0, request.asked_limit_s, request.limit_s)
-    time = f" with --time={duration(limit_s)}" if other else ""
+    time = f" with --time={slurm_time(limit_s)}" if other else ""
     start = "NIMO cannot estimate its start"
     if request.latest_start_s(best.limit_s) < begin_s + STARTING_S:
         start = "Slurm may take a minute to start a job"
         if best.fitting_limit_s:
-            start += f" (--time={duration(best.fitting_limit_s)} is enough)"
+            start += f" (--time={slurm_time(best.fitting_limit_s)} is enough)"
     elif best.wait is not None and best.chance is not None:
         low_s, high_s = best.wait.interval_s
         start = (
-            f"it is expected to wait {time_span(best.wait_s)} ({spans(low_s, high_s)}): it makes "
-            f"the deadline with a chance of {percent(best.chance)}"
+            f"it is expected to wait {duration_text(best.wait_s)} "
+            f"({duration_range(low_s, high_s)}): it makes the deadline "
+            f"with a chance of {percent(best.chance)}"
         )
         if best.fitting_limit_s and best.fitting_chance is not None:
             better = percent(best.fitting_chance)
-            start += f", or {better} with --time={duration(best.fitting_limit_s)}"
+            start += f", or {better} with --time={slurm_time(best.fitting_limit_s)}"
     elif best.wait_s < inf:
-        wait = f"within {time_span(best.wait_s)}"
+        wait = f"within {duration_text(best.wait_s)}"
         start = f"it starts {wait} if the jobs before it take their whole time limits"
     return [
         f"this job makes its deadline, {clock(deadline_s)}, only if it starts{time} by "
@@ -454,8 +449,8 @@ def short_limit(one: Prediction, request: Request) -> str:
     own_s = request.asked_limit_s or request.limit_s or inf
     if request.deadline_s or own_s >= one.high_s:
         return ""
-    takes = f"Such runs take {spans(one.low_s, one.high_s)}"
-    return f"{takes}, and the time limit is {limit_text(own_s)}."
+    takes = f"Such runs take {duration_range(one.low_s, one.high_s)}"
+    return f"{takes}, and the time limit is {duration_text(own_s)}."
 
 
 def script_text(request: Request, table: PredictionTable, size: int) -> str:

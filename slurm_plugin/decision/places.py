@@ -7,6 +7,7 @@ from math import inf
 from msgspec.structs import replace
 
 from predictor.types import Verdict
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.config.setting_types import Objective
 from slurm_plugin.decision.node_options import STARTING_S
 from slurm_plugin.decision.situation import Situation
@@ -16,7 +17,7 @@ from slurm_plugin.protocol.request_messages import AllocationRequest
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.node_pool import NodeGroup, alternatives
 from slurm_plugin.slurm.partition_view import in_each_partition, terms_of
-from slurm_plugin.text.formatting import hours, percent, printable, span
+from slurm_plugin.text.formatting import hours, percent, printable
 
 _OF_ROW = (
     *("nodes", "time_s", "low_s", "high_s", "wait_s"),
@@ -151,11 +152,11 @@ def _better(best: Choice, asked: Advice, objective: Objective) -> str:
             return ""
         more = row.node_hours - own.node_hours
         cost = f"{hours(abs(more))} {asked.unit.word}-hours {'more' if more > 0 else 'less'}"
-        return f"{where} end {span(-later_s)} sooner, for {cost}."
+        return f"{where} end {duration_text(-later_s)} sooner, for {cost}."
     (price, word), (before, _) = _price(row, objective), _price(own, objective)
     if price > (1 - _CHEAPER) * before:
         return ""
-    when = f"{span(abs(later_s))} {'later' if later_s > 0 else 'sooner'}"
+    when = f"{duration_text(abs(later_s))} {'later' if later_s > 0 else 'sooner'}"
     return f"{where} take {percent(1 - price / before)} less {word}, and end {when}."
 
 

@@ -15,6 +15,7 @@ from predictor.table import at, covers, is_outdated, verdict_at
 from predictor.types import PredictionTable, Verdict
 from predictor.waits.estimate import ENOUGH
 from sacct_ingest.runs.layout import Unit
+from sacct_ingest.text.durations import slurm_time
 from slurm_plugin.config.setting_types import OnMissed, TimeUse
 from slurm_plugin.decision import allowed_counts as counting
 from slurm_plugin.decision.adjustment import Adjustment
@@ -25,7 +26,7 @@ from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.time_limits import TimeLimits, whole_minutes
 from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.slurm.supply import Supply
-from slurm_plugin.text.formatting import clock, duration, percent
+from slurm_plugin.text.formatting import clock, percent
 
 
 class Action(StrEnum):
@@ -395,7 +396,7 @@ def _count_and_time(option: Option, scene: Comparison) -> Iterator[str]:
     unit, nodes = scene.request.unit, f"--nodes={option.nodes}"
     size = nodes if unit is Unit.NODES else f"{option.nodes} {unit.plural}"
     limits = limits_to_ask(option, scene.request)
-    time = f"--time={duration(limits.limit_s)}" if limits else ""
+    time = f"--time={slurm_time(limits.limit_s)}" if limits else ""
     words = size if option.nodes != scene.asked else "", time
     if any(words):
         yield _with_chance(" ".join(filter(None, words)), option.chance or 0.0)

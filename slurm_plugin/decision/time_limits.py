@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from predictor.table import quantile
 from predictor.types import PredictionTable
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.config import settings as config
-from slurm_plugin.text.formatting import limit_text, percent
+from slurm_plugin.text.formatting import percent
 
 #: Slurm keeps time limits in minutes.
 MINUTE_S = 60.0
@@ -127,7 +127,7 @@ class Floor(NamedTuple):
     def text(self) -> str:
         """Say why no limit is shorter."""
         share, of_s = percent(self.share), self.of_s
-        return self.words.format(share=share, limit=limit_text(of_s), time=time_span(of_s))
+        return self.words.format(share=share, limit=duration_text(of_s), time=duration_text(of_s))
 
 
 def floors(

@@ -12,11 +12,11 @@ from random import Random
 
 from sacct_ingest.errors import NimoError, system_errors
 from sacct_ingest.records import StepRun
+from sacct_ingest.text.durations import slurm_time
 from slurm_plugin.demo import history
 from slurm_plugin.demo.history import MadeJob
 from slurm_plugin.slurm import fields
 from slurm_plugin.slurm.sources import SEPARATOR, line
-from slurm_plugin.text.formatting import duration
 
 _HOUR_S = 3600
 _LONGEST_SOCKET = 108  #: bytes of a socket's path, with the zero at the end
@@ -180,7 +180,7 @@ _COLUMNS: _Columns = {
     "NCPUS": (lambda j: j.cpus, lambda _, s: s.cpus),
     "NTasks": (lambda _: "", lambda _, s: s.tasks),
     "NodeList": (lambda j: j.node_list, lambda j, _: j.node_list),
-    "TotalCPU": (lambda j: duration(j.cpu_s or 0), lambda _, s: duration(s.cpu_s or 0)),
+    "TotalCPU": (lambda j: slurm_time(j.cpu_s or 0), lambda _, s: slurm_time(s.cpu_s or 0)),
     "MaxRSS": (lambda _: "", lambda _, s: f"{(s.mem_bytes or 0) // 1024}K"),
     "WorkDir": (lambda j: j.work_dir, lambda *_: ""),
     "SubmitLine": (lambda j: j.submit_line, lambda *_: ""),

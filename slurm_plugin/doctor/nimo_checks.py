@@ -12,7 +12,7 @@ from urllib.parse import quote
 from sacct_ingest.errors import NimoError
 from sacct_ingest.ingest.windows import reached
 from sacct_ingest.records import Fault
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.doctor.installation import Finding, Installation, fine, skipped, warning, wrong
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.request_messages import Ask, Operation
@@ -168,7 +168,7 @@ def _age(command: str, at_s: float | None, now_s: float) -> Finding:
     if at_s is None:
         return warning(f"no nimo {command} yet: NIMO cannot predict", fix)
     done = {"ingest": "accounting read", "fit": "fitted"}[command]
-    when = f"{done} {time_span(max(now_s - at_s, 0))} ago"
+    when = f"{done} {duration_text(max(now_s - at_s, 0))} ago"
     return warning(when, fix) if now_s - at_s > _OLD_S else fine(when)
 
 
@@ -198,11 +198,11 @@ def nimod(installation: Installation) -> Iterator[Finding]:
         snapshot = (
             "has not read the cluster's state yet"
             if age_s is None
-            else f"read the cluster's state {age_s:.0f} s ago"
+            else f"read the cluster's state {duration_text(age_s)} ago"
         )
         yield wrong(f"nimod {snapshot}: jobs pass unchanged", "its log: journalctl -u nimod")
     else:
-        yield fine(f"nimod read the cluster's state {age_s:.0f} s ago")
+        yield fine(f"nimod read the cluster's state {duration_text(age_s)} ago")
 
     if installation.settings.relay.listen:
         yield fine(f"connected relays: {', '.join(status.relays) or 'none'}")

@@ -7,6 +7,7 @@ from contextlib import suppress
 from math import inf
 
 from sacct_ingest.errors import SlurmError
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.config.setting_types import SoftUse
 from slurm_plugin.doctor.installation import (
     CONF_FIX,
@@ -96,7 +97,8 @@ def clock(installation: Installation) -> Iterator[Finding]:
     skew_s = installation.now_s - float(match[1]) if match else 0.0
     if abs(skew_s) > _SKEW_S:
         yield wrong(
-            f"this machine's clock is {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'}"
+            f"this machine's clock is {duration_text(abs(skew_s))} "
+            f"{'ahead of' if skew_s > 0 else 'behind'}"
             " slurmctld's: waits and deadlines are off by that",
             "synchronise both clocks (chrony, systemd-timesyncd)",
         )

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.files.atomic_file import alone
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.cli.common_options import positive
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.slurm_conf import cluster_name
 from slurm_plugin.store_access import open_store
-from slurm_plugin.text.formatting import count, duration, hours, percent, wrapped
-from slurm_plugin.text.table_columns import ALWAYS, LIMIT, WIDTH, Column, Table, between
+from slurm_plugin.text.formatting import count, hours, percent, wrapped
+from slurm_plugin.text.table_columns import ALWAYS, SECONDS, WIDTH, Column, Table
 from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ def progress_line(trial: "Trial") -> str:
     if trial.stage is Stage.FAILED:
         return f"failed: {what}: {trial.reason}"
     busy = percent(trial.utilisation)
-    return f"{duration(trial.elapsed_s)} on {what}, CPUs {busy} busy"
+    return f"{duration_text(trial.elapsed_s)} on {what}, CPUs {busy} busy"
 
 
 def too_dear(reserved_node_h: float, left_node_h: float) -> str:
@@ -257,7 +258,7 @@ def next_steps(
             comment = f"--comment=nimo:{description.tag(chosen)}"
             asked = (f"--time={description.limit}", comment)
             argv = ["sbatch", *asked, *chosen.options, *chosen.command]
-            lines += [f"{name}: {duration(time_s)}, {node_h:.3g} node-hours", shlex.join(argv)]
+            lines += [f"{name}: {duration_text(time_s)}, {node_h:.3g} node-hours", shlex.join(argv)]
     later = "Later: 'nimo-advise' with these options tells what runs by then have taken."
     return "\n".join([*lines, later])
 
@@ -301,12 +302,9 @@ def _columns(names: "Sequence[str]", choices: "Choices") -> list[Column]:
 
     return [
         *map(of, names, range(len(names))),
-        Column("time_s", "time", as_text=LIMIT),
+        Column("time_s", "time", as_text=SECONDS),
         Column(
-            "interval",
-            "90 %",
-            lambda one: between(one.low_s, one.high_s, duration),
-            worth=ALWAYS - 1,
+            "interval", "90 %", lambda one: duration_range(one.low_s, one.high_s), worth=ALWAYS - 1
         ),
         Column("node_h", "node-h", lambda one: _node_h(one, choices), "{:.3g}".format),
         Column("verdict", "verdict", lambda one: one.verdict.value, left=True, worth=1),

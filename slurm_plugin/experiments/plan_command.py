@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sacct_ingest.errors import ConfigError, NimoError, NoHistory
 from sacct_ingest.files.atomic_file import alone
+from sacct_ingest.text.durations import duration_range, duration_text
 from sacct_ingest.text.time_spec import parse_time
 from slurm_plugin.cli.command_context import Options, load_config, moment
 from slurm_plugin.cli.progress import waiting
@@ -29,7 +30,7 @@ from slurm_plugin.experiments.plan.resubmit import submit_ready, waits_elsewhere
 from slurm_plugin.experiments.plan.workflow import Workflow
 from slurm_plugin.experiments.plan.workflow_file import load, parse
 from slurm_plugin.text import table_columns as cols
-from slurm_plugin.text.formatting import clock, duration, hours, percent, wrapped
+from slurm_plugin.text.formatting import clock, hours, percent, wrapped
 from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:
@@ -201,8 +202,8 @@ def render(
     """Lines about plans, the first of them in full, as wide as the terminal."""
     first = plans[0]
     text = (
-        f"{first.label}: {duration(first.end_s - now_s)} from now, at {clock(first.end_s)} "
-        f"({duration(first.low_s - now_s)} to {duration(first.high_s - now_s)}), "
+        f"{first.label}: {duration_text(first.end_s - now_s)} from now, at {clock(first.end_s)} "
+        f"({duration_range(first.low_s - now_s, first.high_s - now_s)}), "
         f"{hours(first.node_hours)} node-hours"
     )
     if first.proven:
@@ -271,7 +272,7 @@ def _steps(plan: Plan, now_s: float, width: int) -> str:
     critical = {step.name for step in plan.path}
 
     def after(name: str, get: Callable[[Any], float], worth: int) -> cols.Column:
-        return cols.Column(name, name, get, cols.LIMIT, worth=worth)
+        return cols.Column(name, name, get, cols.SECONDS, worth=worth)
 
     def resource(name: str) -> cols.Column:
         return cols.Column(
@@ -300,7 +301,7 @@ def _drawn(plan: Plan, now_s: float) -> Iterator[str]:
     if plan.end_s - plan.schedule.end_s > _NOTED * (plan.end_s - now_s):
         yield (
             "Each step is shown with its median; the latest of several is later than that: half of "
-            f"the cases end by {duration(plan.end_s - now_s)}."
+            f"the cases end by {duration_text(plan.end_s - now_s)}."
         )
 
 
@@ -309,8 +310,8 @@ def _others(plans: Sequence[Plan], now_s: float, width: int) -> str:
     sure, shown = percent(plans[0].confidence), plans[: _SHOWN + 1]
     columns = [
         cols.text_column("plan", "plan", value=lambda plan: plan.label),
-        cols.Column("ends", "ends after", lambda plan: duration(plan.end_s - now_s)),
-        cols.Column("high", f"{sure} by", lambda plan: duration(plan.high_s - now_s), worth=5),
+        cols.Column("ends", "ends after", lambda plan: duration_text(plan.end_s - now_s)),
+        cols.Column("high", f"{sure} by", lambda plan: duration_text(plan.high_s - now_s), worth=5),
         cols.Column("node_hours", "node-hours", as_text=cols.AMOUNT, worth=6),
         cols.Column("chance", "in time", as_text=cols.SHARE, worth=7),
     ]

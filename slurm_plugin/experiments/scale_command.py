@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import ConfigError, NimoError, NoHistory, PlotError, ScriptError
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.cli.common_options import positive
-from slurm_plugin.text.formatting import count, duration, hours, limit_text, wrapped
+from slurm_plugin.text.formatting import count, hours, wrapped
 from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def _tell(text: str) -> None:
 
 def _line(run: "StudyRun") -> str:
     what = f"{run.count}: job {run.job_id}" if run.job_id else f"{run.count}:"
-    return f"{what} {run.reason or (duration(run.elapsed_s) if run.ended else run.why)}"
+    return f"{what} {run.reason or (duration_text(run.elapsed_s) if run.ended else run.why)}"
 
 
 def _design(study: "Study", *, as_json: bool) -> str:
@@ -263,8 +264,8 @@ def _own_limit(words: Sequence[str]) -> float:
 
     with suppress(ScriptError):
         if (own := request(words, user="").get("time_limit") or _MINUTES) != _MINUTES:
-            said = f"the script's time limit is {limit_text(60 * own)}, each run gets"
-            print(f"nimo scale: {said} {limit_text(60 * _MINUTES)} (--time)", file=sys.stderr)
+            said = f"the script's time limit is {duration_text(60 * own)}, each run gets"
+            print(f"nimo scale: {said} {duration_text(60 * _MINUTES)} (--time)", file=sys.stderr)
     return _MINUTES
 
 

@@ -13,6 +13,7 @@ from predictor.forecasts.transfer_time import LEVEL, TransferTime, transfer_time
 from predictor.types import Verdict
 from sacct_ingest.errors import NoHistory
 from sacct_ingest.records import Probe, Resource
+from sacct_ingest.text.durations import duration_range, duration_text
 from sacct_ingest.text.slurm_text import parse_size
 from slurm_plugin.cli.command_context import Options, load_config, moment
 from slurm_plugin.cli.common_options import positive
@@ -100,8 +101,8 @@ def transfer(made: TransferTime) -> Iterator[str]:
     """Time of a transfer, what it is made of, and what speaks against it."""
     path = f"from {printable(made.source)} to {printable(made.target)}"
     yield (
-        f"{made.size_bytes / 1e6:.4g} MB {path}: {_time(made.time_s)}"
-        f" ({percent(LEVEL)}: {_time(made.low_s)} to {_time(made.high_s)}), {made.verdict.value}"
+        f"{made.size_bytes / 1e6:.4g} MB {path}: {duration_text(made.time_s)} ({percent(LEVEL)}: "
+        f"{duration_range(made.low_s, made.high_s)}), {made.verdict.value}"
     )
     source = f"{made.method} from {count(made.transfers, 'past transfer')}"
     if made.probe_bytes_per_s is not None:
@@ -134,10 +135,6 @@ def _columns() -> list[Column]:
         Column("error", "error", lambda one: _finite(one.error), SHARE),
         Column("problems", "problems", lambda one: ",".join(p.name for p in one.problems)),
     ]
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:.0f} s"
 
 
 def _finite(value: float) -> float | None:

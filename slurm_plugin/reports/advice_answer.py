@@ -5,7 +5,7 @@ Imports nothing heavy.
 
 from collections.abc import Iterator
 
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.protocol.advice_messages import SURE, Advice, Row
 from slurm_plugin.text import formatting as fmt
 
@@ -67,12 +67,12 @@ def _headline(advice: Advice, *, ends: str) -> str:
     size = advice.unit.counted(row.nodes)
     where = f" in partition {fmt.printable(advice.partition)}" if advice.partition else ""
     if advice.guess:
-        return f"About {time_span(row.time_s)} on {size}{where}, a guess.{ends}"
+        return f"About {duration_text(row.time_s)} on {size}{where}, a guess.{ends}"
     doubt = f", {_DOUBTS[advice.verdict]}" if advice.verdict in _DOUBTS else ""
     if row.unbounded or row.high_s is None:
-        return f"Over {time_span(row.low_s)} on {size}{where}{doubt}{_starts(row)}.{ends}"
-    runs = f"{_share(advice.confidence)} runs: {fmt.spans(row.low_s, row.high_s)}"
-    time = time_span(row.time_s)
+        return f"Over {duration_text(row.low_s)} on {size}{where}{doubt}{_starts(row)}.{ends}"
+    runs = f"{_share(advice.confidence)} runs: {duration_range(row.low_s, row.high_s)}"
+    time = duration_text(row.time_s)
     return f"About {time} on {size}{where}{doubt} ({runs}){_starts(row)}.{ends}"
 
 
@@ -92,7 +92,7 @@ def _starts(row: Row) -> str:
     if row.wait_s <= _AT_ONCE_S:
         return "; starts at once"
     about = "within" if row.wait_bound else "in about"
-    return f"; starts {about} {time_span(row.wait_s)}"
+    return f"; starts {about} {duration_text(row.wait_s)}"
 
 
 def _sentences(advice: Advice) -> Iterator[str]:
@@ -158,10 +158,10 @@ def _change(advice: Advice) -> str:
     more, word = row.node_hours - asked.node_hours, advice.unit.word
     sure = f"{chance_text(row.no_later)} certain that it ends no later"
     if later_s > 0:
-        most = time_span(row.later_s or later_s)
+        most = duration_text(row.later_s or later_s)
         sure = f"{fmt.percent(SURE)} certain: at most {most} later"
     return (
-        f"It ends {time_span(abs(later_s))} {'later' if later_s > 0 else 'sooner'} than on "
+        f"It ends {duration_text(abs(later_s))} {'later' if later_s > 0 else 'sooner'} than on "
         f"{asked.nodes}, for {fmt.hours(abs(more))} {word}-hours {'more' if more > 0 else 'less'} "
         f"({sure})."
     )

@@ -6,6 +6,7 @@ from functools import partial
 from math import inf
 from typing import Final
 
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.protocol.advice_messages import Advice, LayoutRow, PartitionRow, Row
 from slurm_plugin.reports.advice_answer import answer, answered, chance_text, lines_to_paste
 from slurm_plugin.text import formatting as fmt
@@ -208,14 +209,14 @@ def _interval(advice: Advice, worth: int) -> cols.Column:
 
     def interval(row: Row | LayoutRow | PartitionRow) -> str:
         if isinstance(row, Row) and row.unbounded:
-            return f"over {fmt.span(row.low_s)}"
-        return cols.span_between(row.low_s, row.high_s)
+            return f"over {duration_text(row.low_s)}"
+        return duration_range(row.low_s, row.high_s)
 
     return cols.Column("interval", title, interval, worth=worth, derived=True)
 
 
 def _run_time(row: Row) -> str:
-    return f"{'over ' if row.unbounded else ''}{fmt.span(row.time_s)}"
+    return f"{'over ' if row.unbounded else ''}{duration_text(row.time_s)}"
 
 
 def _if(word: str, other: str = "") -> Callable[[bool], str]:
@@ -247,10 +248,10 @@ def _columns(advice: Advice, now_s: float) -> list[cols.Column]:
         return f"by {text}" if row.wait_bound else text
 
     def wait(row: Row) -> str:
-        return f"{'<' if row.wait_bound else ''}{fmt.span(row.wait_s)}"
+        return f"{'<' if row.wait_bound else ''}{duration_text(row.wait_s)}"
 
     def waiting(row: Row) -> str:
-        return cols.span_between(row.wait_low_s, row.wait_high_s)
+        return duration_range(row.wait_low_s, row.wait_high_s)
 
     def ending(row: Row) -> str:
         low_s, high_s = (end and now_s + end for end in (row.end_low_s, row.end_high_s))
@@ -402,7 +403,7 @@ def _expected(advice: Advice, now_s: float) -> str:
     row = next((one for one in advice.rows if one.recommended), None)
     if row is None or row.end_low_s is None or row.end_high_s is None:
         return ""
-    waits = fmt.spans(row.wait_low_s or 0.0, row.wait_high_s or 0.0)
+    waits = duration_range(row.wait_low_s or 0.0, row.wait_high_s or 0.0)
     ends = cols.between(now_s + row.end_low_s, now_s + row.end_high_s, fmt.short_clock)
     return f"90 % interval: wait {waits}, end {ends}."
 
@@ -435,5 +436,5 @@ def _held(advice: Advice) -> str:
 
     return (
         f"Of {fmt.count(held.jobs, 'job')} with a wait like this one, {fmt.percent(SHARE)} "
-        f"started within {fmt.span(held.within_s)} of the predicted time."
+        f"started within {duration_text(held.within_s)} of the predicted time."
     )

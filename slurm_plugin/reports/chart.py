@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.protocol.status_messages import PartitionWait
 from slurm_plugin.reports import picture as pictures
-from slurm_plugin.text.formatting import count, duration, percent, printable, spans
+from slurm_plugin.text.formatting import count, percent, printable
 
 WIDTH = 360  #: of a phone: the text is readable there, and the style sheet draws it no wider
 _LINE = 40  #: height of one bar with its label
@@ -267,11 +267,13 @@ def _curve_spots(frame: "_Frame", picture: pictures.Picture) -> Iterator[Spot]:
         last_x, said = x, []
         if times := predicted.get(nodes):
             share = percent(picture.confidence)
-            said.append(f"{time_span(times[0])} ({share} of runs: {spans(*times[1:])})")
+            said.append(
+                f"{duration_text(times[0])} ({share} of runs: {duration_range(*times[1:])})"
+            )
         if nodes in asked:
-            said.append(f"{time_span(asked[nodes])} for a job that asks for {picture.asked}")
+            said.append(f"{duration_text(asked[nodes])} for a job that asks for {picture.asked}")
         if point := seen.get(nodes):
-            said.append(f"observed {time_span(point.time_s)}, {count(point.repeats, 'run')}")
+            said.append(f"observed {duration_text(point.time_s)}, {count(point.repeats, 'run')}")
         high_s = times[0] if times else asked.get(nodes) or seen[nodes].time_s
         text = f"{picture.unit.counted(nodes)}: {'; '.join(said)}"
         yield Spot(x, frame.y(high_s), text)
@@ -312,16 +314,16 @@ def histogram(
         at = short(left + place * step + 1)
         marks.append(Box("first", at, short(base - tall), short(step - 2), tall))
     marks += [
-        ChartLabel("faint middle", x(tick), base + 18, pictures.tick_text(tick))
+        ChartLabel("faint middle", x(tick), base + 18, duration_text(tick))
         for tick in pictures.time_ticks(first, last, 4)
     ]
     marks.append(ChartLabel("faint middle", (left + right) / 2, base + 36, "run time"))
     if limit_s:
         marks.append(ChartPath("second", f"M{x(limit_s)} 24V{base}"))
-    limit = f"; orange line: time limit, {pictures.tick_text(limit_s)}" if limit_s else ""
-    interval = f"{duration(low_s)} to {duration(high_s)}"
+    limit = f"; orange line: time limit, {duration_text(limit_s)}" if limit_s else ""
+    interval = duration_range(low_s, high_s)
     said = (
-        f"{len(times)} runs took {duration(min(times))} to {duration(max(times))}; "
+        f"{len(times)} runs took {duration_text(min(times))} to {duration_text(max(times))}; "
         f"the interval is {interval}{limit}."
     )
     legend = (
@@ -393,8 +395,8 @@ def waits(title: str, rows: Sequence[PartitionWait], *, most_s: float = 0.0) -> 
         *(Dot("observed", frame.x(n), frame.y(t), 3.5) for n, t in zip(nodes, middle, strict=True)),
     ]
     each = [
-        f"{count(row.nodes, 'node')}: {time_span(row.wait_s)} "
-        f"(90 % of such jobs: {spans(row.low_s, row.high_s)})"
+        f"{count(row.nodes, 'node')}: {duration_text(row.wait_s)} "
+        f"(90 % of such jobs: {duration_range(row.low_s, row.high_s)})"
         for row in rows
     ]
     places = zip(nodes, middle, each, strict=True)
@@ -432,7 +434,7 @@ class _Frame:
     def axes(self, name: str) -> list[Mark]:
         marks: list[Mark] = [ChartLabel("faint", 0, 12, name)]
         for time_s in pictures.time_ticks(self.low_s, self.high_s):
-            marks += level_line(self.y(time_s), self.LEFT, self.RIGHT, pictures.tick_text(time_s))
+            marks += level_line(self.y(time_s), self.LEFT, self.RIGHT, duration_text(time_s))
         for nodes in pictures.node_ticks(self.few, self.many):
             x = self.x(nodes)
             marks += [
@@ -469,19 +471,19 @@ _LINES = {
 
 def _in_words(picture: pictures.Picture) -> str:
     unit = picture.unit.plural
-    points = ", ".join(f"{p.nodes} {unit} {duration(p.time_s)}" for p in picture.observed)
+    points = ", ".join(f"{p.nodes} {unit} {duration_text(p.time_s)}" for p in picture.observed)
     text = f"Observed run times: {points}."
     if picture.nodes:
         few, many = picture.nodes[0], picture.nodes[-1]
         text += (
-            f" Predicted from {duration(picture.median_s[0])} on {few} to "
-            f"{duration(picture.median_s[-1])} on {many} {unit}."
+            f" Predicted from {duration_text(picture.median_s[0])} on {few} to "
+            f"{duration_text(picture.median_s[-1])} on {many} {unit}."
         )
     if picture.asked_nodes:
         few, many = picture.asked_nodes[0], picture.asked_nodes[-1]
         text += (
-            f" A job that asks for {picture.asked} takes {duration(picture.asked_s[0])} on {few} "
-            f"and {duration(picture.asked_s[-1])} on {many}."
+            f" A job that asks for {picture.asked} takes {duration_text(picture.asked_s[0])} on "
+            f"{few} and {duration_text(picture.asked_s[-1])} on {many}."
         )
     return text
 

@@ -12,6 +12,7 @@ from sacct_ingest.records import PART, KeyLevel, StandingRow
 from sacct_ingest.runs.attributes import size_text
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.engines import ENGINE_NAMES
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.config.settings import Energy
 from slurm_plugin.evaluation.costs import source_text, table_amounts
 from slurm_plugin.evaluation.diagnoses import RecordSummary, with_best_run
@@ -322,13 +323,13 @@ def curve_table(
     had = {one.nodes for one in ran_on(prediction)} | (over - {*prediction.never_had})
 
     def run_time(i: int) -> str:
-        return f"{'over ' if nodes[i] in over else ''}{fmt.span(median[i])}"
+        return f"{'over ' if nodes[i] in over else ''}{duration_text(median[i])}"
 
     def at_most(i: int) -> str:
-        return "-" if nodes[i] in over else fmt.span(high[i])
+        return "-" if nodes[i] in over else duration_text(high[i])
 
     def interval(i: int) -> str:
-        return run_time(i) if nodes[i] in over else cols.span_between(low[i], high[i])
+        return run_time(i) if nodes[i] in over else duration_range(low[i], high[i])
 
     def seconds(
         name: str,

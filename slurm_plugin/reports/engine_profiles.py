@@ -19,10 +19,11 @@ from sacct_ingest.records import JobState, Says
 from sacct_ingest.runs.evidence import evidence_of, node_memory
 from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.store import RunRow
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.config.yaml_text import load_yaml
 from slurm_plugin.reports.input_memory import InputMemory, input_memory
 from slurm_plugin.slurm.cluster_state import RawState, lower_of
-from slurm_plugin.text.formatting import clock, count, duration
+from slurm_plugin.text.formatting import clock, count
 
 #: Completed runs that a need rests on, at least.
 FEWEST = 5
@@ -240,7 +241,7 @@ def _over(rows: Sequence[RunRow], times: _Amounts, memory: _Amounts, share: floa
         how = "reached their limit" if limited == len(cut_off) else "were cut off"
         longest_s = max(one.elapsed_s for one in cut_off)
         of = count(len(times.pairs), "run")
-        said.append(f"run time: over {duration(longest_s)} ({len(cut_off)} of {of} {how})")
+        said.append(f"run time: over {duration_text(longest_s)} ({len(cut_off)} of {of} {how})")
     short = [one for one in map(evidence_of, rows) if one.lacked_memory]
     if short and memory.completed >= FEWEST and memory.quantile(share) is None:
         most = max(one.mem_bytes for one in short)
@@ -309,8 +310,8 @@ def _comment(need: Need) -> str:
     """Say what a need rests on."""
     times = need.over
     if need.low_s is not None and need.median_s is not None and need.high_s is not None:
-        ends = f"{duration(need.low_s)} to {duration(need.high_s)}"
-        times = "; ".join(filter(None, (f"{duration(need.median_s)} ({ends})", need.over)))
+        ends = duration_range(need.low_s, need.high_s)
+        times = "; ".join(filter(None, (f"{duration_text(need.median_s)} ({ends})", need.over)))
     elif not times:
         times = "no median run time"
     again = f", {need.retried} with a second attempt for memory" if need.retried else ""
@@ -319,8 +320,8 @@ def _comment(need: Need) -> str:
         runs = f"{runs} completed, {need.cut_off + need.lacked_memory} did not"
     return (
         f"{runs}, {times}, to {clock(need.last_s)[:10]}; backtest: "
-        f"{need.short} of {count(need.predicted, 'run')} short, limits {duration(need.spared_s)} "
-        f"less{again}"
+        f"{need.short} of {count(need.predicted, 'run')} short, limits "
+        f"{duration_text(need.spared_s)} less{again}"
     )
 
 
@@ -498,8 +499,10 @@ def compared(
         if limit_s and all(one.limit_s < inf for one in runs):
             new_s = sum(one.limit_s for one in runs)
             less_s = len(runs) * limit_s - new_s
-            line += f"; limits {duration(new_s / len(runs))} instead of {duration(limit_s)}"
-            line += f", in all {duration(abs(less_s))} {'less' if less_s >= 0 else 'more'}"
+            line += (
+                f"; limits {duration_text(new_s / len(runs))} instead of {duration_text(limit_s)}"
+            )
+            line += f", in all {duration_text(abs(less_s))} {'less' if less_s >= 0 else 'more'}"
         if mem_bytes and all(one.mem_bytes for one in runs):
             new = sum(one.first_bytes for one in runs) / len(runs)
             line += f"; memory {new / _MIB:.0f}M instead of {mem_bytes / _MIB:.0f}M"

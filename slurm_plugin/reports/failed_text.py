@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.evidence import node_memory, node_need
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.evaluation.enough import Enough, Lack
 from slurm_plugin.slurm.ended_job import EndedJob
-from slurm_plugin.text.formatting import count, duration, limit_text, printable
+from slurm_plugin.text.formatting import count, printable
 
 _MIB = 2**20
 _ENDED = {
@@ -31,9 +32,11 @@ def happened(run: EndedJob, lack: Lack) -> str:
         words = f"was cancelled by {printable(run.cancelled_by)}"
     if lack is Lack.MEMORY and run.state is not JobState.OUT_OF_MEMORY:
         words = "failed with all of its memory in use"
-    details = [f"after {duration(run.elapsed_s)}"]
-    if lack is Lack.TIME and run.limit_s:
-        details.append(f"of {limit_text(run.limit_s)}")
+    details = [f"after {duration_text(run.elapsed_s)}"]
+    if run.state is JobState.TIMEOUT and run.limit_s:
+        details = [f"of {duration_text(run.limit_s)}"]
+    elif lack is Lack.TIME and run.limit_s:
+        details.append(f"of {duration_text(run.limit_s)}")
     elif lack is Lack.MEMORY:
         had, used = node_memory(run) // _MIB, node_need(run) // _MIB
         details += [f"with {had} MiB on a node"] if had else []

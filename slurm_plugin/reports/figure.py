@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from sacct_ingest.errors import PlotError, how_to_install, system_errors
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.reports import picture as marks
-from slurm_plugin.text.formatting import duration
 
 try:
     import matplotlib as mpl
@@ -123,7 +123,7 @@ def _ticks(axes: Axes, picture: marks.Picture) -> None:
     axes.set_ylim(low / 1.1, high * 1.1)
     counts, times = marks.node_ticks(first, last), marks.time_ticks(low, high)
     axes.set_xticks(counts, [str(n) for n in counts])
-    axes.set_yticks(times, [duration(t) for t in times])
+    axes.set_yticks(times, [duration_text(t) for t in times])
     axes.minorticks_off()
     axes.grid(visible=True, color="#DDDDDD", linewidth=0.5)
     axes.set_axisbelow(True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.text.formatting import clock, count, hours, percent, printable
 
 if TYPE_CHECKING:  # the first line is printed before the rest is loaded
@@ -102,7 +102,7 @@ def gained(gain: Gain) -> str:
     if gain.wait_jobs:
         of = "" if gain.wait_jobs == gain.jobs else f" (of {gain.wait_jobs})"
         less = "less" if gain.wait_hours >= 0 else "more"
-        parts.append(f"{time_span(3600 * abs(gain.wait_hours))} of waiting {less}{of}")
+        parts.append(f"{duration_text(3600 * abs(gain.wait_hours))} of waiting {less}{of}")
     return ", ".join(parts)
 
 
@@ -173,7 +173,7 @@ def _signed(
     value, low, high = (one / jobs for one in saved)
 
     def amount(one: float) -> str:
-        return f"{hours(abs(one))}" if unit else time_span(3600 * abs(one))
+        return f"{hours(abs(one))}" if unit else duration_text(3600 * abs(one))
 
     word = better if value >= 0 else worse
     tail = f" {unit} {word}" if unit else f" {word}"

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.slurm.pending_edits import AT_ONCE_S, Edit
 from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.slurm.pending_reasons import Ends, PendingReason
-from slurm_plugin.text.formatting import count, percent, printable, short_clock, span, spans
+from slurm_plugin.text.formatting import count, percent, printable, short_clock
 
 
 class EditRow(msgspec.Struct, kw_only=True):
@@ -131,10 +132,10 @@ def edited_start(one: EditRow, now_s: float) -> str:
     if one.gain_s is None:
         return f"it could start {when}"
     if one.gain_low_s is None or one.gain_high_s is None or one.chance is None:
-        return f"it could start {when}, {span(one.gain_s)} sooner"
-    between = spans(max(one.gain_low_s, 0.0), max(one.gain_high_s, 0.0))
+        return f"it could start {when}, {duration_text(one.gain_s)} sooner"
+    between = duration_range(max(one.gain_low_s, 0.0), max(one.gain_high_s, 0.0))
     return (
-        f"it starts {when}, about {span(one.gain_s)} sooner ({between}), "
+        f"it starts {when}, about {duration_text(one.gain_s)} sooner ({between}), "
         f"{percent(one.chance)} certain"
     )
 

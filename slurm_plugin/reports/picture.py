@@ -16,7 +16,6 @@ from sacct_ingest.errors import PlotError
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store.rows import RunRow
-from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.text.formatting import clock, count, percent, printable
@@ -53,7 +52,6 @@ _EASY_S = tuple(
 #: The interval is cut where it reaches this factor beyond all medians and observations.  A very
 #: wide interval would otherwise flatten the curve.
 _ROOM = 2.5
-_MINUTES_S = 120.0  #: shorter run times are written in seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,18 +235,6 @@ def time_ticks(low_s: float, high_s: float, most: int = 6) -> list[float]:
     inside = [float(tick) for tick in _EASY_S if low_s <= tick <= high_s]
     step = max(1, math.ceil(len(inside) / most))
     return inside[::step] if len(inside) > 1 else [low_s, high_s]
-
-
-def tick_text(seconds: float) -> str:
-    """Write an easily read run time in its largest whole unit.
-
-    >>> tick_text(7200), tick_text(90), tick_text(600), tick_text(61.5)
-    ('2 h', '90 s', '10 min', '61.5 s')
-    """
-    for unit_s, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= unit_s and seconds % unit_s == 0:
-            return f"{seconds / unit_s:.0f} {unit}"
-    return time_span(seconds) if seconds >= _MINUTES_S else f"{seconds:.3g} s"
 
 
 def node_ticks(low: int, high: int) -> list[int]:

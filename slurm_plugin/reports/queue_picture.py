@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.protocol.status_messages import QueueUse
 from slurm_plugin.reports.chart import (
     WIDTH,
@@ -17,8 +17,7 @@ from slurm_plugin.reports.chart import (
     level_line,
     short,
 )
-from slurm_plugin.reports.picture import tick_text
-from slurm_plugin.text.formatting import count, limit_text, spans
+from slurm_plugin.text.formatting import count
 
 _LEFT, _RIGHT, _TOP, _BASE = 44.0, WIDTH - 12.0, 28.0, 168.0
 _LANE = 38  #: height of a job with its label
@@ -45,9 +44,9 @@ class Lane:
         if self.high_s < _AT_ONCE_S:
             return f"{self.name}: at once"
         if self.start_s < _AT_ONCE_S:
-            return f"{self.name}: within {time_span(self.high_s)}"
-        between = spans(max(self.low_s, 0.0), self.high_s)
-        return f"{self.name}: in {time_span(self.start_s)} ({between})"
+            return f"{self.name}: within {duration_text(self.high_s)}"
+        between = duration_range(max(self.low_s, 0.0), self.high_s)
+        return f"{self.name}: in {duration_text(self.start_s)} ({between})"
 
 
 def nodes_in_use(title: str, use: QueueUse, lanes: Sequence[Lane], *, apart: bool) -> Chart:
@@ -119,7 +118,7 @@ class _Scale:
         step_s = next(one for one in _TICKS_S if self.span_s / one <= _TICKS or one == _TICKS_S[-1])
         for place in range(int(self.span_s / step_s) + 1):
             x = self.x(place * step_s)
-            text = tick_text(place * step_s) if place else "now"
+            text = duration_text(place * step_s) if place else "now"
             yield ChartPath("grid", f"M{x} {_BASE}v5")
             yield ChartLabel("faint middle", x, _BASE + 18, text)
 
@@ -141,7 +140,7 @@ def _lane_marks(scale: _Scale, lane: Lane, top: float) -> Iterator[Mark]:
 
 
 def _in_words(use: QueueUse, place: int, total: float, *, apart: bool) -> str:
-    when = f"In {time_span(place * use.step_s)}" if place else "Now"
+    when = f"In {duration_text(place * use.step_s)}" if place else "Now"
     text = f"{when}: {total:.0f} of {count(use.nodes, 'node')} in use"
     if apart and use.waiting[place] >= 0.5:
         text += f", {use.waiting[place]:.0f} of them by jobs that wait now"
@@ -159,7 +158,7 @@ def _legend(use: QueueUse, lanes: Sequence[Lane], *, apart: bool) -> str:
     if lanes:
         limits = {lane.limit_s for lane in lanes}
         limit_s = limits.pop()
-        length = f" ({limit_text(limit_s)})" if limit_s and not limits else ""
+        length = f" ({duration_text(limit_s)})" if limit_s and not limits else ""
         parts.append(f"bars: a job from its likely start for its time limit{length}")
         parts.append("line in a bar: 9 of 10 such jobs start there")
     words = "; ".join([*parts, "jobs that come later are not drawn"])

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.config.settings import Policy
 from slurm_plugin.evaluation.effects import Gain
@@ -13,7 +14,7 @@ from slurm_plugin.reports import chart
 from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.headline import proven_lines
 from slurm_plugin.text import table_columns as cols
-from slurm_plugin.text.formatting import beside, count, duration, percent, wrapped
+from slurm_plugin.text.formatting import beside, count, percent, wrapped
 from slurm_plugin.text.streams import Heading
 
 #: More rigid jobs than this, beyond those of chance, that take twice as long are worth a sentence.
@@ -62,7 +63,8 @@ def title_of(report: ReplayReport) -> str:
     """Describe the replayed jobs in one line."""
     first = report.results[0]
     return (
-        f"{count(first.jobs, 'job')} over {report.days:.0f} days on {count(report.nodes, 'node')} "
+        f"{count(first.jobs, 'job')} over {duration_text(86_400 * report.days)} on "
+        f"{count(report.nodes, 'node')} "
         f"at load {report.load:.2f}, {first.moldable_jobs} of them moldable ({report.source})"
     )
 
@@ -265,7 +267,7 @@ def setting_columns(suggested: Result | None = None) -> list[cols.Column]:
         cols.Column("moved", "changed", as_text=cols.SHARE, worth=7),
         cols.Column("response_ratio", "response", lambda r: r.everybody.response_ratio, two),
         raw("requested_wait", lambda r: r.requested.wait_s),
-        *pair("wait", lambda r: (r.requested.wait_s, r.measures.wait_s), duration, 6),
+        *pair("wait", lambda r: (r.requested.wait_s, r.measures.wait_s), duration_text, 6),
         raw("requested_slowdown", lambda r: r.requested.slowdown),
         *pair("slowdown", slowdowns, "{:.1f}".format, 5),
         *pair("utilisation", lambda r: r.utilisation, percent, 1),

@@ -11,11 +11,12 @@ from typing import Any, Final, NamedTuple
 
 from sacct_ingest.errors import NimoError
 from sacct_ingest.files import atomic_file
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.evaluation.accuracy import LEVELS
 from slurm_plugin.evaluation.effects import Deadlines
 from slurm_plugin.evaluation.outcomes import JobOutcome, OutcomeReport, why_unchanged
 from slurm_plugin.protocol.status_messages import SHARE as SHARE_IN_TIME
-from slurm_plugin.text.formatting import clock, limit_text, percent, span
+from slurm_plugin.text.formatting import clock, percent
 from slurm_plugin.text.table_columns import (
     ALWAYS,
     AMOUNT,
@@ -35,7 +36,7 @@ _DAY: Final = Quantity(
 )
 _GIB: Final = Quantity("bytes", lambda value: f"{value / 2**30:.1f} GiB")
 _AMOUNT: Final = Quantity("", lambda value: f"{value:.1f}".removesuffix(".0"))
-_SPAN: Final = Quantity("hours", lambda value: span(3600 * value))
+_SPAN: Final = Quantity("hours", lambda value: duration_text(3600 * value))
 _TIMES: Final = Quantity("a factor", "{:.2f} x".format)
 COUNTERFACTUAL = (
     "Counterfactual: these jobs did not run the other way. Hours and waits otherwise are the "
@@ -486,7 +487,7 @@ def decision_of(job: JobOutcome) -> str:
     if not job.applied:
         return f"unchanged ({_plain_words(why_unchanged(job))})"
     nodes = f"{job.given_nodes} nodes" if job.given_nodes else ""
-    limit = f"limit {limit_text(job.given_limit_s)}" if job.given_limit_s else ""
+    limit = f"limit {duration_text(job.given_limit_s)}" if job.given_limit_s else ""
     return f"{', '.join(filter(None, (nodes, limit))) or job.action} ({_plain_words(job.reason)})"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.evaluation.accuracy import Accuracy
 from slurm_plugin.evaluation.diagnoses import JobDiagnosis, RecordSummary, Waste
 from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate, Promises
@@ -14,7 +14,7 @@ from slurm_plugin.protocol.status_messages import SHARE
 from slurm_plugin.reports.curve_text import next_run, record_line, standing_line
 from slurm_plugin.reports.headline import headline, tries_text
 from slurm_plugin.reports.sheets import decision_of, find, sheets_of
-from slurm_plugin.text.formatting import beside, count, hours, percent, printable, span, wrapped
+from slurm_plugin.text.formatting import beside, count, hours, percent, printable, wrapped
 from slurm_plugin.text.streams import Heading
 from slurm_plugin.text.table_columns import WIDTH
 
@@ -81,7 +81,7 @@ def _rows(
 def _stopped(job: JobOutcome) -> str:
     return (
         f"{job.job_id}  {printable(job.application)}: {job.state} after "
-        f"{time_span(job.took_s)} on {count(job.nodes, 'node')}, given {decision_of(job)}"
+        f"{duration_text(job.took_s)} on {count(job.nodes, 'node')}, given {decision_of(job)}"
     )
 
 
@@ -167,7 +167,7 @@ def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
         yield "deadlines", f"{made}{warned}"
     if planned := report.planned.jobs:
         waits = report.planned.wait_before_s, report.planned.wait_since_s
-        before, since = map(span, waits)
+        before, since = map(duration_text, waits)
         outlasted = f"{report.planned.outlasted} outlasted it"
         yield "planned", f"{count(planned, 'job')} shorter than their limit, {outlasted}"
         yield "", f"mean wait of all jobs {before} before, {since} since"
@@ -186,7 +186,7 @@ def _kept_lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
             yield (
                 name,
                 f"{percent(SHARE)} of {count(held.jobs, 'job')} started within "
-                f"{time_span(held.within_s)} of the predicted time, {percent(held.later)} more "
+                f"{duration_text(held.within_s)} of the predicted time, {percent(held.later)} more "
                 "than a minute late",
             )
     for one in report.queue_waits:
@@ -261,7 +261,7 @@ def _estimate(one: EffectEstimate, text: Callable[[float], str] = hours) -> str:
 
 
 def _span(hours_: float) -> str:
-    return time_span(3600 * hours_)
+    return duration_text(3600 * hours_)
 
 
 def _table(report: OutcomeReport, name: str, most: int, width: int) -> str:

@@ -8,15 +8,15 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.reports import picture as marks
-from slurm_plugin.text.formatting import duration
 
 #: Bits of the dots of U+2800 by row and column (Unicode Standard, chapter "Braille Patterns").
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _BLANK = 0x2800
 #: Signs of what has none elsewhere.
 _LINES = {marks.RANGE: "├┤", marks.BAND: "·", marks.CHANGE: "+", marks.PREDICTED: "⠒⠒"}
-_LABEL = 11  #: columns for run times: ``D-HH:MM:SS`` and a space
+_LABEL = 9  #: columns for run times: ``365 days`` and a space
 _LEAST_WIDTH, _LEAST_HEIGHT = 40, 8
 
 
@@ -97,7 +97,7 @@ def draw(picture: marks.Picture, *, width: int = 80, height: int = 20) -> str:
         canvas.mark(*mark)
     labels: dict[int, str] = {}
     for tick in marks.time_ticks(*canvas.limits[2:]):
-        labels.setdefault(canvas.row(tick) // 4, duration(tick))
+        labels.setdefault(canvas.row(tick) // 4, duration_text(tick))
     body = [
         f"{labels.get(row, ''):>{_LABEL - 1}} │{line}".rstrip()
         for row, line in enumerate(canvas.lines())

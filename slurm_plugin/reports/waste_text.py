@@ -3,7 +3,7 @@
 from math import floor, log10
 from typing import Final, NamedTuple
 
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.evaluation.waste import Cause
 from slurm_plugin.evaluation.waste_report import (
     FAR,
@@ -14,7 +14,7 @@ from slurm_plugin.evaluation.waste_report import (
     LimitWaits,
     WasteReport,
 )
-from slurm_plugin.text.formatting import clock, count, percent, span
+from slurm_plugin.text.formatting import clock, count, percent
 from slurm_plugin.text.table_columns import FINE_SHARE, SHARE, Column, Table, between, text_column
 
 
@@ -26,7 +26,6 @@ class CauseWords(NamedTuple):
     admins: str = ""
 
 
-_DAY_S: Final = 86_400.0
 #: A smaller share of the waits is none.
 _LEAST_SAVED: Final = 0.005
 
@@ -142,7 +141,7 @@ def _waits_text(waits: LimitWaits | None) -> str:
     if waits.saved < _LEAST_SAVED:
         saved = "no shorter waits"
     else:
-        ends = f"{span(waits.shorter_wait_s)} in place of {span(waits.wait_s)}"
+        ends = f"{duration_text(waits.shorter_wait_s)} in place of {duration_text(waits.wait_s)}"
         saved = f"{percent(waits.saved)} shorter waits ({ends})"
     jobs = count(waits.shorter, "job")
     return f": a replay of the queue has {saved} where {jobs} asked for {LIMIT_MARGIN:g} times that"
@@ -154,11 +153,9 @@ def period(report: WasteReport) -> str:
         return ""
     users = "" if report.own or report.users < 2 else f" of {report.users} users"
     length_s = report.end_s - report.begin_s
-    days = time_span(length_s) if length_s < 2 * _DAY_S else f"{length_s / _DAY_S:.0f} days"
     ends = f"{clock(report.begin_s)[:10]} to {clock(report.end_s)[:10]}"
-    return (
-        f"{count(report.starts, 'start')} of jobs{users}, {ends} ({days}); intervals hold 9 in 10"
-    )
+    jobs = f"{count(report.starts, 'start')} of jobs{users}"
+    return f"{jobs}, {ends} ({duration_text(length_s)}); intervals hold 9 in 10"
 
 
 def _interval() -> Column:

@@ -7,6 +7,7 @@ from predictor.types import PredictionTable
 from sacct_ingest.records import FROM_NOTE, DecisionRow, ShownJob, Start
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store.rows import RunRow
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.decision.levers.all_levers import UNHEEDED
 from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.evaluation.effects import ran_otherwise
@@ -58,8 +59,8 @@ def _soft(one: DecisionRow, shown: ShownJob | None) -> str:
     """Say which limit Slurm plans with, or planned with."""
     if one.soft_s is None:
         return ""
-    soft = fmt.limit_text(one.soft_s)
-    own = f" its {fmt.limit_text(one.limit_s)}" if one.limit_s else " its whole limit"
+    soft = duration_text(one.soft_s)
+    own = f" its {duration_text(one.limit_s)}" if one.limit_s else " its whole limit"
     if shown is None:
         return f"Slurm was to plan with {soft}; the job might run{own}. "
     if shown.least_limit_s != one.soft_s:
@@ -77,9 +78,9 @@ def explain_run(run: RunRow, table: PredictionTable | None) -> str:
         lines.append(_restarts(run.starts))
     if table is not None and covers(table, nodes := table.unit.size_of(run) or 0):
         one, where = at(table, nodes), table.unit.counted(nodes)
-        span = f"{fmt.percent(one.level)} of runs: {fmt.spans(one.low_s, one.high_s)}"
+        span = f"{fmt.percent(one.level)} of runs: {duration_range(one.low_s, one.high_s)}"
         lines.append(
-            f"Such jobs on {where} take {fmt.span(one.time_s)} ({span}), by "
+            f"Such jobs on {where} take {duration_text(one.time_s)} ({span}), by "
             f"{fmt.count(table.runs, 'run')} recognised by {fmt.RECOGNISED[table.level]}."
         )
     return "\n".join(lines)
@@ -87,8 +88,8 @@ def explain_run(run: RunRow, table: PredictionTable | None) -> str:
 
 def _restarts(starts: Sequence[Start]) -> str:
     """Say how long a job ran that was started several times."""
-    took = fmt.duration(sum(one.elapsed_s for one in starts))
-    longest = fmt.duration(max(one.elapsed_s for one in starts))
+    took = duration_text(sum(one.elapsed_s for one in starts))
+    longest = duration_text(max(one.elapsed_s for one in starts))
     return f"It ran {took} in {len(starts)} starts, the longest {longest}."
 
 
@@ -97,7 +98,7 @@ def _request(one: DecisionRow, job_id: int) -> str:
     nodes = "no node count" if low is None else fmt.count(low, "node")
     if low is not None and high is not None and high != low:
         nodes = f"{low} to {high} nodes"
-    limit = f", a time limit of {fmt.duration(one.limit_s)}" if one.limit_s else ""
+    limit = f", a time limit of {duration_text(one.limit_s)}" if one.limit_s else ""
     deadline = f" and to end by {fmt.clock(one.deadline_s)}" if one.deadline_s else ""
     where = f" in partition {fmt.printable(one.partition)}" if one.partition else ""
     name = fmt.printable(f"{one.user}/{one.name}")
@@ -130,14 +131,14 @@ def _expected(one: DecisionRow) -> Iterator[str]:
         share = f"{fmt.percent(one.confidence)} of runs: " if one.confidence else ""
         ends = ""
         if low_s is not None and high_s is not None:
-            ends = f" ({share}{fmt.spans(low_s, high_s)})"
+            ends = f" ({share}{duration_range(low_s, high_s)})"
         wait = ""
         if wait_s is not None:
-            wait = f", after a wait of {fmt.span(wait_s)}"
+            wait = f", after a wait of {duration_text(wait_s)}"
         elif most_s is not None:
-            wait = f", after a wait of at most {fmt.span(most_s)} (by other jobs' limits)"
+            wait = f", after a wait of at most {duration_text(most_s)} (by other jobs' limits)"
         size = Unit(one.unit).counted(nodes)
-        yield f"On {size}, {which}, the predicted run time was {fmt.span(time_s)}{ends}{wait}."
+        yield f"On {size}, {which}, the predicted run time was {duration_text(time_s)}{ends}{wait}."
 
 
 def _decided(one: DecisionRow) -> str:
@@ -159,9 +160,9 @@ def _changed(one: DecisionRow) -> str:
     if one.nodes is not None and size_given(one):
         changes.append(Unit(one.unit).counted(one.nodes))
     if one.given_limit_s is not None:
-        changes.append(f"a time limit of {fmt.duration(one.given_limit_s)}")
+        changes.append(f"a time limit of {duration_text(one.given_limit_s)}")
     if one.given_min_s is not None:
-        changes.append(f"a least time limit of {fmt.duration(one.given_min_s)}")
+        changes.append(f"a least time limit of {duration_text(one.given_min_s)}")
     if one.given_mem_mib is not None:
         asked = f" instead of {one.asked_mem_mib}M" if one.asked_mem_mib else ""
         changes.append(f"--mem={one.given_mem_mib}M{asked}")
@@ -193,7 +194,7 @@ def _came(one: DecisionRow, came: Outcome | None) -> str:
     if came is None:
         return "The store has no outcome of this job yet: 'nimo ingest' reads the accounting."
     waited = came.start_s - came.submit_s if came.start_s and came.submit_s else None
-    wait = "" if waited is None else f" after a wait of {fmt.duration(waited)}"
+    wait = "" if waited is None else f" after a wait of {duration_text(waited)}"
     size = Unit(one.unit).counted(came.nodes)
     text = f"It {_ran(came.state, size, came.elapsed_s, wait)}"
     if came.elapsed_s and ran_otherwise(one, came.nodes):
@@ -215,4 +216,4 @@ def _ran(state: str, size: str, elapsed_s: float, wait: str = "") -> str:
     ended = _STATES.get(state, f"ended as {state}")
     if not elapsed_s and state in {"CANCELLED", "DEADLINE"}:
         return f"never ran, and {ended}{wait}"
-    return f"ran on {size} for {fmt.duration(elapsed_s)}{wait}, and {ended}"
+    return f"ran on {size} for {duration_text(elapsed_s)}{wait}, and {ended}"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, floor, inf
 
+from sacct_ingest.text.durations import duration_text, slurm_time
 from slurm_plugin.slurm.cluster_state import RawPartition
 from slurm_plugin.slurm.limit_reasons import (
     BindingLimit,
@@ -22,7 +23,7 @@ from slurm_plugin.slurm.limit_reasons import (
 from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.slurm.queue_facts import QueueFacts
 from slurm_plugin.slurm.start_plan import StartPlan
-from slurm_plugin.text.formatting import count, duration, limit_text
+from slurm_plugin.text.formatting import count
 
 #: A start up to this many seconds from now is one at once; a gain of less is none.
 AT_ONCE_S = 90.0
@@ -222,8 +223,8 @@ def shorter(job: PendingJob, limit_s: float, caution: str = _NO_LONGER) -> Edit:
     """Give a job a shorter time limit, in whole minutes."""
     limit_s = max(limit_s // 60, 1) * 60
     return Edit(
-        fields={"TimeLimit": duration(limit_s)},
-        what=f"with a time limit of {limit_text(limit_s)}",
+        fields={"TimeLimit": slurm_time(limit_s)},
+        what=f"with a time limit of {duration_text(limit_s)}",
         caution=caution,
         job=replace(job, limit_s=limit_s),
     )
@@ -410,7 +411,7 @@ def _holes(
             if least_s <= hole_s < job.limit_s:
                 caution = _NO_LONGER
                 if predicted_s:
-                    caution += f" (predicted: up to {limit_text(ceil(predicted_s / 60) * 60)})"
+                    caution += f" (predicted: up to {duration_text(ceil(predicted_s / 60) * 60)})"
                 yield shorter(job, hole_s, caution)
                 break
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.slurm.limit_reasons import (
     BindingLimit,
     LimitReason,
@@ -19,7 +20,7 @@ from slurm_plugin.slurm.limit_reasons import (
 )
 from slurm_plugin.slurm.pending_job import DependsOn, PendingJob
 from slurm_plugin.slurm.queue_facts import QueueFacts, before_reservation, shorter_limit
-from slurm_plugin.text.formatting import clock, count, hours, limit_text
+from slurm_plugin.text.formatting import clock, count, hours
 
 
 class Ends(StrEnum):
@@ -167,8 +168,8 @@ def _partition_time(job: PendingJob, facts: QueueFacts) -> str:
         for name in job.partitions
         if (one := facts.partitions.get(name)) and one.max_time_s is not None
     ]
-    allowed = f" allows {limit_text(max(most))}" if most else " allows less"
-    limit = limit_text(job.limit_s) if job.limit_s else "without an end"
+    allowed = f" allows {duration_text(max(most))}" if most else " allows less"
+    limit = duration_text(job.limit_s) if job.limit_s else "without an end"
     return f"its time limit is {limit}, and {_where(job)}{allowed}"
 
 
@@ -282,8 +283,10 @@ def _amount(number: float, resource: str, measure: Measure = Measure.AMOUNT) -> 
 
 def _of_limit(limit: LimitReason, one: BindingLimit, job: PendingJob) -> str:
     if limit.resource == "wall" and limit.scope is Scope.JOB:
-        limit_s = limit_text(job.limit_s) if job.limit_s else "without an end"
-        return f"its time limit is {limit_s}, and {one.owner} allows {limit_text(60 * one.limit)}"
+        limit_s = duration_text(job.limit_s) if job.limit_s else "without an end"
+        return (
+            f"its time limit is {limit_s}, and {one.owner} allows {duration_text(60 * one.limit)}"
+        )
     if limit.resource == "wall":
         return f"jobs of {one.owner} have run for {one.used or 0:g} of {one.limit:g} minutes"
     if limit.resource in ("jobs", "submitted jobs"):

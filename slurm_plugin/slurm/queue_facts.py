@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
 
+from sacct_ingest.text.durations import duration_text, slurm_time
 from sacct_ingest.text.hostlist import expand
 from slurm_plugin.slurm.cluster_state import RawJob, RawPartition, RawReservation, RawState
 from slurm_plugin.slurm.limit_reasons import BindingLimit
 from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.slurm.startable import UNUSABLE, WAITS, waits_for_nodes
-from slurm_plugin.text.formatting import clock, duration, limit_text, short_clock
+from slurm_plugin.text.formatting import clock, short_clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +97,7 @@ def jobs_before(raw: RawState, job: PendingJob) -> Sequence[RawJob]:
 
 def before_reservation(job: PendingJob, one: RawReservation) -> str:
     """Say that a time limit reaches into a reservation."""
-    limit = limit_text(job.limit_s) if job.limit_s else "without an end"
+    limit = duration_text(job.limit_s) if job.limit_s else "without an end"
     return (
         f"its time limit ({limit}) reaches into the {_kind(one)} {one.name}, which begins "
         f"{clock(one.start_s)}"
@@ -115,7 +116,7 @@ def shorter_limit(job: PendingJob, facts: QueueFacts) -> str:
     limit_s = (closing.start_s - facts.now_s - _SPARE_S) // 60 * 60
     if limit_s < max(job.least_s or 0.0, 60.0):
         return ""
-    return f"with --time={duration(limit_s)} it would start now, if it needs no longer"
+    return f"with --time={slurm_time(limit_s)} it would start now, if it needs no longer"
 
 
 def starts_after(facts: QueueFacts, start_s: float | None) -> str:

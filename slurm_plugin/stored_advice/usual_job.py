@@ -10,9 +10,9 @@ from predictor.types import PredictionTable
 from sacct_ingest.runs.layout import Layout, Unit, layouts_of_run
 from sacct_ingest.scripts.job_script import CommandLine
 from sacct_ingest.store import RunRow
+from sacct_ingest.text.durations import slurm_time
 from slurm_plugin.decision.other_layouts import layout_options
 from slurm_plugin.slurm.job_request import JobFields, Submitter, job_fields
-from slurm_plugin.text.formatting import duration
 
 _Value = TypeVar("_Value")
 _MIB = 2**20
@@ -62,7 +62,7 @@ def usual_job(table: PredictionTable, runs: Sequence[RunRow]) -> UsualJob | None
         layout = part.layout if part else layout
     options = _size(layout, table.unit, own.nodes, alike)
     if limit_s := _most(filter(None, (row.asked_limit_s or row.limit_s for row in alike))):
-        options["time"] = duration(limit_s)
+        options["time"] = slurm_time(limit_s)
     if mem_mib := _most(filter(None, map(_node_mib, alike))):
         options["mem"] = f"{mem_mib}M"
     for name in ("partition", "account"):

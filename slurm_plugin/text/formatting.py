@@ -1,11 +1,9 @@
-"""Plain text for terminals and logs: durations, shares, tables.  Imports nothing heavy."""
+"""Plain text for terminals and logs: moments, shares, tables.  Imports nothing heavy."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import accumulate
 from unicodedata import combining, east_asian_width
-
-from sacct_ingest.text.slurm_text import time_span
 
 #: How an application was recognised, in words.
 RECOGNISED = {
@@ -18,51 +16,6 @@ RECOGNISED = {
 
 #: From here on six digits are less than a whole number has.
 _LARGE = 1e6
-
-
-def limit_text(seconds: float) -> str:
-    """Time limit as people say it, in hours or minutes where it is whole ones.
-
-    >>> limit_text(86400), limit_text(1500), limit_text(5520)
-    ('24 h', '25 min', '1.5 h')
-    """
-    if seconds % 3600 == 0:
-        return f"{seconds / 3600:.0f} h"
-    return f"{seconds / 60:.0f} min" if seconds < 3600 else time_span(seconds)
-
-
-def duration(seconds: float | None) -> str:
-    """Seconds as Slurm writes them, ``[D-]HH:MM:SS``; ``-`` for ``None``.
-
-    >>> duration(3661.4)
-    '01:01:01'
-    >>> duration(90000)
-    '1-01:00:00'
-    """
-    if seconds is None:
-        return "-"
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    return f"{f'{days}-' if days else ''}{hour:02}:{minute:02}:{second:02}"
-
-
-def span(seconds: float | None) -> str:
-    """Seconds as people say them; ``-`` for ``None``."""
-    return "-" if seconds is None else time_span(seconds)
-
-
-def spans(low_s: float, high_s: float) -> str:
-    """Write an interval of durations as people say it: a unit that both have stands once.
-
-    >>> spans(660, 840), spans(1800, 5400), spans(720, 720)
-    ('11 to 14 min', '30 min to 1.5 h', '12 min')
-    """
-    low, high = time_span(low_s), time_span(high_s)
-    if low == high:
-        return low
-    number, unit = low.split(" ")
-    return f"{number if high.endswith(f' {unit}') else low} to {high}"
 
 
 def clock(epoch_s: float | None) -> str:

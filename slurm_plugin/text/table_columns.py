@@ -14,6 +14,7 @@ from io import StringIO
 from typing import Any, Final, NamedTuple
 
 from sacct_ingest.errors import NimoError
+from sacct_ingest.text.durations import duration_text, slurm_time
 from slurm_plugin.text import formatting, terminal_size
 
 WIDTH: Final = terminal_size.WIDTH
@@ -45,9 +46,9 @@ class Quantity:
         return self.write(value)
 
 
-SECONDS: Final = Quantity("seconds", formatting.span)
+SECONDS: Final = Quantity("seconds", duration_text)
 #: Time limits, as they are pasted.
-LIMIT: Final = Quantity("seconds", formatting.duration)
+LIMIT: Final = Quantity("seconds", slurm_time)
 MOMENT: Final = Quantity("seconds since the epoch", formatting.short_clock)
 SHARE: Final = Quantity("a share of 1", formatting.percent)
 FINE_SHARE: Final = Quantity("a share of 1", lambda value: formatting.percent(value, 1))
@@ -132,15 +133,6 @@ def between(low: float | None, high: float | None, as_text: Callable[[float], st
     '60 s to 240 s'
     """
     return "-" if low is None or high is None else f"{as_text(low)} to {as_text(high)}"
-
-
-def span_between(low_s: float | None, high_s: float | None) -> str:
-    """Write an interval of durations as people say it; ``-`` where there is none.
-
-    >>> span_between(660, 840)
-    '11 to 14 min'
-    """
-    return "-" if low_s is None or high_s is None else formatting.spans(low_s, high_s)
 
 
 class TableOptions(NamedTuple):

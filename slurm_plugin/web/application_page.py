@@ -18,7 +18,7 @@ from sacct_ingest.errors import PlotError
 from sacct_ingest.records import JobState, KeyLevel, StandingRow
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, RunRow
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.config.settings import Config, Energy
 from slurm_plugin.decision.messages import next_run
 from slurm_plugin.evaluation.accuracy import predicted_for
@@ -31,15 +31,7 @@ from slurm_plugin.reports.html import Cell, PasteLine
 from slurm_plugin.reports.picture import NEXT_RUN, RECOMMENDED, SIGNS, of_table
 from slurm_plugin.reports.time_charts import Moment, ratios
 from slurm_plugin.store_access import last_runs
-from slurm_plugin.text.formatting import (
-    RECOGNISED,
-    clock,
-    count,
-    hours,
-    percent,
-    short_clock,
-    spans,
-)
+from slurm_plugin.text.formatting import RECOGNISED, clock, count, hours, percent, short_clock
 from slurm_plugin.text.table_columns import AMOUNT, SECONDS, SHARE, Column, Table, text_column
 from slurm_plugin.web.data import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery, may_see
 from slurm_plugin.web.decisions_page import decisions_table
@@ -146,10 +138,10 @@ def _history(pairs: Sequence[Pair]) -> Iterator[Moment]:
             continue
         time_s, low_s, high_s = predicted
         known = low_s is not None and high_s is not None
-        between = f", {spans(low_s or 0.0, high_s or 0.0)} expected" if known else ""
+        between = f", {duration_range(low_s or 0.0, high_s or 0.0)} expected" if known else ""
         text = (
-            f"Job {run.job_id}, {short_clock(one.at_s)}: {time_span(run.elapsed_s)} on "
-            f"{Unit(one.unit).counted(run.nodes)}; {time_span(time_s)} predicted{between}"
+            f"Job {run.job_id}, {short_clock(one.at_s)}: {duration_text(run.elapsed_s)} on "
+            f"{Unit(one.unit).counted(run.nodes)}; {duration_text(time_s)} predicted{between}"
         )
         yield Moment(
             label=short_clock(one.at_s)[:5],
@@ -255,7 +247,7 @@ def _advised(made: Suggestion) -> list[list[Cell]]:
     about = ""
     if row is not None:
         cost = f"{hours(row.node_hours)} {advice.unit.word}-hours"
-        about = f" (about {time_span(row.time_s)}, {cost})"
+        about = f" (about {duration_text(row.time_s)}, {cost})"
     what: list[Cell] = [f"{SIGNS[RECOMMENDED]} No advice: {advice.reason}"]
     if made.options:
         what = [f"{SIGNS[RECOMMENDED]} Ask for: ", PasteLine(made.options), about]
@@ -363,18 +355,18 @@ def _table(
     first = prediction.nodes[0] * prediction.median_s[0] if prediction.nodes else 0.0
     word, asked = prediction.unit.word, prediction.asked
     job = f" of a job that asks for {count(asked, word)}" if asked else ""
-    as_asked = {point.nodes: time_span(point.time_s) for point in prediction.observed}
+    as_asked = {point.nodes: duration_text(point.time_s) for point in prediction.observed}
     over = {one.nodes for one in prediction.starts if one.unbounded}
     limits_s = {one.nodes: one.limit_s for one in advice.rows} if advice else {}
 
     def run_time(i: int) -> str:
-        time_s = time_span(prediction.median_s[i])
+        time_s = duration_text(prediction.median_s[i])
         return f"over {time_s}" if prediction.nodes[i] in over else time_s
 
     def interval(i: int) -> str:
         if prediction.nodes[i] in over:
             return "no upper end"
-        return spans(prediction.low_s[i], prediction.high_s[i])
+        return duration_range(prediction.low_s[i], prediction.high_s[i])
 
     def efficiency(i: int) -> float | None:
         return first / used_s(i) if prediction.is_curve else None

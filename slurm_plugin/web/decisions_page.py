@@ -14,7 +14,7 @@ from predictor.types import PredictionTable, Verdict
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, RunRow
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.evaluation.outcomes import Pair, application_of
@@ -25,7 +25,6 @@ from slurm_plugin.reports.chart import Chart
 from slurm_plugin.reports.curve_text import within
 from slurm_plugin.reports.picture import of_table
 from slurm_plugin.reports.why_text import explain, size_given
-from slurm_plugin.text.formatting import limit_text
 from slurm_plugin.text.table_columns import AMOUNT, MOMENT, SECONDS, Column, Table, text_column
 from slurm_plugin.web.data import CatalogueEntry
 from slurm_plugin.web.queue_page import largest_cluster
@@ -160,9 +159,9 @@ def _why(one: DecisionRow) -> str:
 
 def _limit_change(one: DecisionRow) -> str:
     """Write the time limit without NIMO and the one that was given."""
-    asked = limit_text(one.limit_s) if one.limit_s else "-"
+    asked = duration_text(one.limit_s) if one.limit_s else "-"
     given = one.given_limit_s
-    return f"{asked} → {limit_text(given)}" if given and given != one.limit_s else asked
+    return f"{asked} → {duration_text(given)}" if given and given != one.limit_s else asked
 
 
 def _size_change(one: DecisionRow) -> str:
@@ -177,9 +176,9 @@ def _took(decision: DecisionRow, run: RunRow | None) -> str:
     """Write how long the run took and the prediction for the count that it had."""
     if run is None or run.end_s is None or not run.elapsed_s:
         return "-" if run is None else run.state.value.lower()
-    text = time_span(run.elapsed_s)
+    text = duration_text(run.elapsed_s)
     predicted = predicted_for(decision, run.nodes)
-    return f"{text} of {time_span(predicted[0])}" if predicted else text
+    return f"{text} of {duration_text(predicted[0])}" if predicted else text
 
 
 def title_of(one: DecisionRow, run: RunRow | None) -> str:
@@ -190,7 +189,7 @@ def title_of(one: DecisionRow, run: RunRow | None) -> str:
     elif size := size_given(one):
         done = size
     elif one.given_limit_s:
-        done = f"a limit of {limit_text(one.given_limit_s)}"
+        done = f"a limit of {duration_text(one.given_limit_s)}"
     elif one.given_mem_mib:
         done = f"--mem={one.given_mem_mib}M"
     else:

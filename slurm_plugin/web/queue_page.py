@@ -9,12 +9,11 @@ from itertools import groupby
 import msgspec
 
 from sacct_ingest.store.fits import OUTLOOK
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook, QueueUse, WaitRow
 from slurm_plugin.reports.chart import Chart, waits
-from slurm_plugin.reports.picture import tick_text
 from slurm_plugin.reports.queue_picture import Lane, nodes_in_use
-from slurm_plugin.text.formatting import count, limit_text, percent
+from slurm_plugin.text.formatting import count, percent
 from slurm_plugin.text.table_columns import SECONDS, Column, Table, text_column
 from slurm_plugin.web.view import OLD_S, View
 from slurm_plugin.web.waiting_reasons import reasons_table
@@ -41,7 +40,7 @@ class NewJob:
     @property
     def words(self) -> str:
         """Say how large it is."""
-        return f"{count(self.nodes, 'node')} for {limit_text(self.limit_s)}"
+        return f"{count(self.nodes, 'node')} for {duration_text(self.limit_s)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ def queue(view: View) -> str:
         "Queue",
         outlooks=made,
         reasons=reasons_table(view),
-        age=time_span(oldest_s),
+        age=duration_text(oldest_s),
         now=oldest_s <= OLD_S,
         job=job,
         most=most,
@@ -151,7 +150,10 @@ def _outlook(
         charts=[chart(name, rows) for name, rows in groups if name not in idle],
         idle=", ".join(idle),
         table=Table(
-            _OUTLOOK, shown, "outlook", f"Waits of jobs with a limit of {limit_text(job.limit_s)}"
+            _OUTLOOK,
+            shown,
+            "outlook",
+            f"Waits of jobs with a limit of {duration_text(job.limit_s)}",
         ),
     )
 
@@ -162,7 +164,9 @@ def _busy(use: QueueUse) -> bool:
 
 def _picture(use: QueueUse, one: QueueOutlook, job: NewJob, own: Sequence[WaitRow]) -> Chart:
     """Draw one queue, with the viewer's jobs in it and the one that is thought of."""
-    title = f"Next {tick_text(use.step_s * (len(use.running) - 1))} in {', '.join(use.partitions)}"
+    title = (
+        f"Next {duration_text(use.step_s * (len(use.running) - 1))} in {', '.join(use.partitions)}"
+    )
     mine = [row for row in own if not set(row.partition.split(",")).isdisjoint(use.partitions)]
     lanes = [_own_lane(row, one.made_s) for row in mine[:_LANES]]
     apart = all(row.waiting is not None for row in one.partitions)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from sacct_ingest.runs.layout import Unit
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.evaluation.effects import Effect
 from slurm_plugin.evaluation.weeks import Week
 from slurm_plugin.reports.chart import Chart
@@ -66,7 +66,7 @@ def _charts(weeks: Sequence[Week], confidence: float) -> Iterator[Chart]:
             "Mean wait by week",
             waited,
             up="mean wait",
-            write=lambda value: time_span(value) if value else "0",
+            write=lambda value: duration_text(value) if value else "0",
             legend="All jobs that started and waited for nothing but nodes.",
         )
     if kept := _moments(weeks, lambda week: _kept(week, confidence)):
@@ -124,7 +124,7 @@ def _sooner(week: Week, unit: Unit) -> Moment | None:
 def _wait(week: Week) -> Moment | None:
     if week.wait_s is None:
         return None
-    text = f"{time_span(week.wait_s)}, {count(week.waited_jobs, 'job')}"
+    text = f"{duration_text(week.wait_s)}, {count(week.waited_jobs, 'job')}"
     return Moment("", week.wait_s, text)
 
 

@@ -10,7 +10,7 @@ from predictor.table import decode, is_outdated
 from predictor.types import PredictionTable
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import DecisionSelection
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.failures import failures_text
@@ -195,7 +195,7 @@ def _waiting(view: View) -> dict[str, object]:
     age_s = None if answer.made_s is None else max(time.time() - answer.made_s, 0.0)
     return {
         "trouble": answer.error,
-        "age": "" if age_s is None else time_span(age_s),
+        "age": "" if age_s is None else duration_text(age_s),
         "old": age_s is None or age_s > OLD_S,
         "table": replace(
             for_page(queue_table(rows), _WAITING),
@@ -212,7 +212,7 @@ def _status(view: View) -> dict[str, Any]:
     looked_s, checks = view.site.checks()
     states = {one.state for one in checks}
     state = next((one for one in _STATES if one in states), "skipped")
-    age = f"{time_span(max(time.time() - looked_s, 0.0))} ago"
+    age = f"{duration_text(max(time.time() - looked_s, 0.0))} ago"
     fine = [one.message for one in checks if one.state == "ok"]
     told = [one.replace(" answers", f" answered {age}") for one in (_mode(view.site.config), *fine)]
     told += [f"looked at {age}"] * (bool(checks) and told[1:] == fine)

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from predictor.application.request import of_usual_job
 from predictor.table import at, ran_on
 from predictor.types import PredictionTable
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.protocol.advice_messages import Advice, Row
 from slurm_plugin.reports.advice_text import options_of
 from slurm_plugin.reports.curve_text import within
 from slurm_plugin.reports.page import Figure
 from slurm_plugin.stored_advice.advise import advise_usual
-from slurm_plugin.text.formatting import count, hours, limit_text, percent, spans
+from slurm_plugin.text.formatting import count, hours, percent
 from slurm_plugin.web.queue_page import largest_cluster
 from slurm_plugin.web.view import View
 
@@ -84,7 +84,9 @@ def what_if(
     size = min(max(view.number("count", advised or fewest), fewest), most)
     unit = table.unit
     told = at(table, size)
-    time_text = f"over {time_span(told.time_s)}" if told.unbounded else time_span(told.time_s)
+    time_text = duration_text(told.time_s)
+    if told.unbounded:
+        time_text = f"over {time_text}"
     node_hours = size * told.time_s / 3600
     return WhatIf(
         word=unit.plural,
@@ -97,7 +99,7 @@ def what_if(
             Figure("Run time", time_text, _beside(table, advice, told.time_s)),
             Figure(
                 f"{percent(table.confidence)} of runs",
-                "no upper end" if told.unbounded else spans(told.low_s, told.high_s),
+                "no upper end" if told.unbounded else duration_range(told.low_s, told.high_s),
                 _support(table, size),
             ),
             Figure(
@@ -119,7 +121,7 @@ def _beside(table: PredictionTable, advice: Advice | None, time_s: float) -> str
     if abs(saved_s) < 1.0:
         return "as such jobs ask for"
     word = "less" if saved_s > 0 else "more"
-    return f"{time_span(abs(saved_s))} {word} than on {asked}"
+    return f"{duration_text(abs(saved_s))} {word} than on {asked}"
 
 
 def _cost(table: PredictionTable, advice: Advice | None, node_hours: float) -> str:
@@ -151,4 +153,4 @@ def _limit(advice: Advice | None, size: int) -> Figure:
     limit_s = next((one.limit_s for one in rows if one.nodes == size), None)
     if limit_s is None:
         return Figure("Time limit", "your own", "no shorter one is safe")
-    return Figure("Time limit", limit_text(limit_s), "to ask for")
+    return Figure("Time limit", duration_text(limit_s), "to ask for")

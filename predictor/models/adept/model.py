@@ -24,7 +24,7 @@ from predictor.models.adept.search import Instances, SearchSettings, best_for, s
 from predictor.models.base import need, register
 from predictor.models.downey import max_useful, speedup
 from predictor.types import Curve, Prediction, Problem, problem
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_text
 
 Floats = NDArray[np.float64]
 
@@ -113,7 +113,7 @@ def alternative_fit(
     at = np.argmax(differ[rival] >= 0.8 * differ[rival].max())
     n, where = int(beyond[at]), beyond[at : at + 1]
     times = (_over(instance, where).item(), _over(others, where)[apart][rival].item())
-    shorter, longer = map(time_span, sorted(times))
+    shorter, longer = map(duration_text, sorted(times))
     return problem("alternative_fit", n, n, nodes=n, shorter=shorter, longer=longer)
 
 

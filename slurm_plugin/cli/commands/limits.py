@@ -8,10 +8,11 @@ them, raise them by hand.  As root, SlurmUser or an operator of Slurm.
 import argparse
 from functools import partial
 
+from sacct_ingest.text.durations import slurm_time
 from slurm_plugin.cli.command_context import Options
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.soft_limits import soft_jobs, take_back
-from slurm_plugin.text.formatting import duration, printable
+from slurm_plugin.text.formatting import printable
 from slurm_plugin.text.streams import json_text
 
 EXAMPLE = "  nimo limits\n  nimo limits --restore    # before time_min_as_soft_limit goes"
@@ -49,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
     print(_ROW.format("job", "user", "partition", "state", "planned", "limit").rstrip())
     for job in jobs:
         state = "waits" if job.waits else "shorter" if job.is_shorter else "runs"
-        times = (duration(60.0 * job.least_min), duration(60.0 * (job.limit_min or job.own_min)))
-        print(_ROW.format(job.job, printable(job.user), printable(job.partition), state, *times))
+        planned, limit = map(slurm_time, (60 * job.least_min, 60 * (job.limit_min or job.own_min)))
+        names = job.job, printable(job.user), printable(job.partition)
+        print(_ROW.format(*names, state, planned, limit))
     return 0

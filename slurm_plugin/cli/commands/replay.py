@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import NimoError
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.cli import command_context
 from slurm_plugin.cli.common_options import positive, share, whole
 from slurm_plugin.cli.progress import ProgressReport, progress
@@ -165,7 +165,7 @@ def _print_limits(made: "LimitReplay", *, as_json: bool) -> None:
     print(f"Suggested: time_limit: {{soft: on, outlasted_share: {made.outlasted_share:g}}}")
     if chosen.worst_user:
         who = printable(chosen.worst_user)
-        print(f"The worst off is {who}: a mean wait longer by {time_span(chosen.worst_s)}.")
+        print(f"The worst off is {who}: a mean wait longer by {duration_text(chosen.worst_s)}.")
 
 
 def _replay(

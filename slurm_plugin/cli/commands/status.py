@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from itertools import accumulate
 from textwrap import fill
 
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.cli.command_context import Options, load_config
 from slurm_plugin.cli.through_nimod import nimod_or_store
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import Counts, PartitionWait, Refused, Status
-from slurm_plugin.text.formatting import clock, count, duration, percent
+from slurm_plugin.text.formatting import clock, count, percent
 from slurm_plugin.text.streams import json_text
 from slurm_plugin.text.terminal_size import terminal_width
 
@@ -76,8 +77,8 @@ def _refused(refused: Sequence[Refused]) -> str:
 
 def _wait(one: PartitionWait) -> str:
     wait = (
-        f"{one.partition}, {count(one.nodes, 'node')} for {duration(one.limit_s)}: "
-        f"{duration(one.wait_s)} ({duration(one.low_s)} to {duration(one.high_s)})"
+        f"{one.partition}, {count(one.nodes, 'node')} for {duration_text(one.limit_s)}: "
+        f"{duration_text(one.wait_s)} ({duration_range(one.low_s, one.high_s)})"
     )
     return wait if one.waiting is None else f"{wait}, {count(one.waiting, 'job')} in the queue"
 
@@ -106,7 +107,7 @@ def _view(age_s: float | None, max_age_s: float) -> str:
     if age_s is None:
         return "not read yet: jobs pass unchanged"
     old = ": too old, jobs pass unchanged" if age_s > max_age_s else ""
-    return f"read {age_s:.0f} s ago{old}"
+    return f"read {duration_text(age_s)} ago{old}"
 
 
 def _answers(counts: Counts) -> str:

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import islice
 
+from sacct_ingest.text.durations import duration_text
 from sacct_ingest.text.hostlist import indexes_of
-from sacct_ingest.text.slurm_text import time_span
 from slurm_plugin.cli.command_context import Options, nimod_socket, print_table, user_settings
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.config.settings import Config
@@ -21,7 +21,7 @@ from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
 from slurm_plugin.reports.queue_table import queue_table
 from slurm_plugin.slurm import commands
-from slurm_plugin.text.formatting import clock, count, duration, wrapped
+from slurm_plugin.text.formatting import clock, count, wrapped
 from slurm_plugin.text.streams import json_text
 from slurm_plugin.text.table_columns import Table
 from slurm_plugin.text.terminal_size import terminal_width
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         selected = "the jobs selected" if args.user or args.partition else ""
         which = "these jobs" if args.jobs else selected
         others = "" if which else "; -u USER or -p PARTITION shows those of others"
-        ago = "" if waits.made_s is None else time_span(max(time.time() - waits.made_s, 0.0))
+        ago = "" if waits.made_s is None else duration_text(max(time.time() - waits.made_s, 0.0))
         state = f"was waiting {ago} ago" if ago else "is waiting"
         print(f"none of {which or 'your jobs'} {state}{others}")
     shown = {(job, task) for row in waits.rows for job in _numbers(row) for task in (-1, row.task)}
@@ -128,7 +128,7 @@ def sentence(waits: Waits, *, now_s: float) -> str:
         )
     if waits.made_s is None:
         return "There is no queue forecast yet; ask again in a minute."
-    age = duration(max(now_s - waits.made_s, 0.0))
+    age = duration_text(max(now_s - waits.made_s, 0.0))
     record = (
         f"{count(waits.recorded, 'start')} recorded"
         if waits.recorded

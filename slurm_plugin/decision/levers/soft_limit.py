@@ -9,6 +9,7 @@ from predictor.application.request import for_request
 from predictor.table import at, covers
 from predictor.types import PredictionTable
 from sacct_ingest.records import JobState
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.decision.adjustment import Adjustment
 from slurm_plugin.decision.levers import time_limit
@@ -18,7 +19,6 @@ from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.soft_plans import planned_s
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.slurm.cluster_state import Cluster
-from slurm_plugin.text.formatting import limit_text
 
 #: An older view of the cluster does not say that the option is still there.
 MOST_AGE_S = 60.0
@@ -45,7 +45,7 @@ def adjustment(case: Situation, decided: Decision, around: Surroundings) -> Adju
     soft_min = round(limit_s / 60)
     return Adjustment(
         change=Change(soft_min=soft_min, soft_until=int(cluster.taken_s + MOST_AGE_S)),
-        line=f"planned for {limit_text(limit_s)}, may run its {limit_text(own_s)}",
+        line=f"planned for {duration_text(limit_s)}, may run its {duration_text(own_s)}",
         noted={"soft_min": soft_min, "own_min": minutes},
         prediction=at(case.table, size),
     )

@@ -5,6 +5,7 @@ It goes with the chosen count, also where the count stays.
 
 from predictor.application.request import for_request
 from predictor.table import verdict_at
+from sacct_ingest.text.durations import slurm_time
 from sacct_ingest.text.tag import Tag
 from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.decision.adjustment import Adjustment
@@ -14,7 +15,6 @@ from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.time_limits import TimeLimits
 from slurm_plugin.protocol.decision_messages import Change
-from slurm_plugin.text.formatting import duration
 
 
 def adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustment | None:
@@ -24,8 +24,8 @@ def adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustmen
         return None
     limits = _shortened(case, decided)
     least = round(limits.least_s / 60) if limits and limits.least_s else None
-    time = f"--time={duration(60.0 * minutes)}"
-    instead = f" instead of {duration(60.0 * own)}" if own is not None else ""
+    time = f"--time={slurm_time(60.0 * minutes)}"
+    instead = f" instead of {slurm_time(60.0 * own)}" if own is not None else ""
     return Adjustment(
         change=Change(time_limit=minutes, time_min=least),
         line=f"this job has {time}{instead}" if minutes != own else "",

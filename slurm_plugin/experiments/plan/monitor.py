@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import NimoError, SlurmError
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.experiments import held_jobs
 from slurm_plugin.experiments.held_jobs import Run, command
 from slurm_plugin.experiments.plan.chain import PlannedJob, dependents
@@ -263,7 +264,7 @@ def _off(seconds: float) -> str:
     >>> _off(-31.0)
     '31 s earlier than planned'
     """
-    return f"{abs(seconds):.0f} s {'later' if seconds > 0 else 'earlier'} than planned"
+    return f"{duration_text(abs(seconds))} {'later' if seconds > 0 else 'earlier'} than planned"
 
 
 def _accounted(ids: Iterable[str], submitted: Submitted, where: Sequence[str], ask: Run) -> str:

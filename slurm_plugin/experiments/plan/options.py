@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.experiments.plan.run_times import TaskEstimate
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, TaskOption
 from slurm_plugin.experiments.plan.workflow import DataAccess, PlanSite, Task
@@ -162,8 +162,8 @@ def _why_none(problem: PlanningProblem, task: Task) -> str:
     timed = {name: _estimated(problem, task, place) for name, place in places.items()}
     if any(timed.values()):
         details = ", ".join(
-            f"{time_span(min(one.longest_s for _, one in own))} at {name}, which gives "
-            f"{time_span(problem.room(task, places[name]).longest_s)}"
+            f"{duration_text(min(one.longest_s for _, one in own))} at {name}, which gives "
+            f"{duration_text(problem.room(task, places[name]).longest_s)}"
             for name, own in timed.items()
             if own
         )

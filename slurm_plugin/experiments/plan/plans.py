@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from sacct_ingest.text.slurm_text import time_span
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.experiments.plan import plan_search
 from slurm_plugin.experiments.plan.options import Choices, choices, restricted
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, PlanSchedule, Step
@@ -190,10 +190,11 @@ def drawback(plan: Plan, first: Plan, deadline_s: float | None) -> str:
     dearer = plan.node_hours - first.node_hours
     parts = []
     if slower_s >= 1 and (deadline_s is None or first.high_s > deadline_s):
-        parts.append(f"ends {time_span(slower_s)} later{_because(plan, first)}")
+        parts.append(f"ends {duration_text(slower_s)} later{_because(plan, first)}")
     if dearer > 1e-9:
         parts.append(f"takes {dearer:.2g} node-hours more")
-    return "; ".join(parts) or f"ends {time_span(max(slower_s, 0.0))} later for the same node-hours"
+    later = duration_text(max(slower_s, 0.0))
+    return "; ".join(parts) or f"ends {later} later for the same node-hours"
 
 
 def _because(plan: Plan, first: Plan) -> str:
@@ -201,7 +202,7 @@ def _because(plan: Plan, first: Plan) -> str:
     own, better = _made_of(plan), _made_of(first)
     part = max(own, key=lambda name: own[name] - better[name])
     more_s = own[part] - better[part]
-    return f": {part} {time_span(more_s)} more on its critical path" if more_s >= 1 else ""
+    return f": {part} {duration_text(more_s)} more on its critical path" if more_s >= 1 else ""
 
 
 def _made_of(plan: Plan) -> dict[str, float]:

@@ -12,10 +12,11 @@ import msgspec
 
 from predictor.types import Prediction
 from sacct_ingest.files import atomic_file
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.experiments.scale import study as studies
 from slurm_plugin.reports.picture import COLOURS, time_ticks
-from slurm_plugin.text.formatting import clock, count, duration, percent
-from slurm_plugin.text.table_columns import LIMIT, SHARE, Column, Table
+from slurm_plugin.text.formatting import clock, count, percent
+from slurm_plugin.text.table_columns import SECONDS, SHARE, Column, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -120,7 +121,7 @@ def table(results: Results) -> Table:
     def interval(row: Row) -> str:
         if row.low_s is None or row.high_s is None:
             return "-"
-        return f"{duration(row.low_s)} to {duration(row.high_s)}"
+        return duration_range(row.low_s, row.high_s)
 
     def notes(row: Row) -> str:
         return "; ".join(filter(None, (row.note, row.doubt)))
@@ -128,7 +129,7 @@ def table(results: Results) -> Table:
     columns = [
         Column("count", results.settings.sizes.plural),
         Column("runs", "runs", worth=5),
-        Column("time_s", "run time", as_text=LIMIT),
+        Column("time_s", "run time", as_text=SECONDS),
         Column("interval", "90 % of runs", show=interval, value=interval, worth=4, left=True),
         Column("speedup", "speedup", as_text="{:.2f}".format),
         Column("efficiency", "efficiency", as_text=SHARE),
@@ -167,12 +168,12 @@ def proposal(results: Results) -> str:
         f"{cpus} on {clock(max(one.planned_s for one in good))[:10]} with "
         f"{count(sum(row.runs for row in measured), 'run')} on {first.count} to "
         f"{count(last.count, word)}.",
-        f"The run time is {duration(first.time_s)} on {count(first.count, word)} and "
-        f"{duration(last.time_s)} on {count(last.count, word)}, where the parallel efficiency is "
-        f"{percent(last.efficiency)}{last.doubt and f' ({last.doubt})'}.",
+        f"The run time is {duration_text(first.time_s)} on {count(first.count, word)} and "
+        f"{duration_text(last.time_s)} on {count(last.count, word)}, where the parallel efficiency "
+        f"is {percent(last.efficiency)}{last.doubt and f' ({last.doubt})'}.",
         *(f"On {count(row.count, word)} it failed ({row.note})." for row in failed),
         f"We use {count(best.count, word)}: {'about ' if not best.runs else ''}"
-        f"{duration(best.time_s)}, {best.hours:.3g} {word}-hours a run, a speedup of "
+        f"{duration_text(best.time_s)}, {best.hours:.3g} {word}-hours a run, a speedup of "
         f"{best.speedup:.1f} and an efficiency of {percent(best.efficiency)}"
         f"{best.doubt and f' ({best.doubt})'}; this count has the most speedup for its efficiency "
         "(S²/n).",
@@ -268,7 +269,7 @@ def _times(axes: "Axes", results: Results) -> None:
     low_s, high_s = min(*times, *ideal) / 1.3, max(*times, *ideal) * 1.3
     axes.set_ylim(low_s, high_s)
     ticks = time_ticks(low_s, high_s)
-    axes.set_yticks(ticks, [duration(tick) for tick in ticks])
+    axes.set_yticks(ticks, [duration_text(tick) for tick in ticks])
     axes.set_ylabel("run time")
 
 

@@ -339,7 +339,7 @@ def test_few_runs_without_a_record_are_of_two_kinds_where_each_is_seen_thrice(ti
 def test_two_kinds_of_runs_are_named_as_two(times, *, two):
     rows = [row(4, float(times[i % len(times)] + i)) for i in range(40)]
     (found,) = mixed(Record(tuple(entries_with(0.5, 10))), "solve", rows)
-    words = "two kinds of runs: 27 of the last 40 took about 10 min, 13 about 1.0 h;"
+    words = "two kinds of runs: 27 of the last 40 took about 10 min, 13 about 1 h;"
     assert found.text.startswith(words) is two
 
 

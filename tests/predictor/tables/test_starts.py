@@ -43,14 +43,14 @@ def test_where_most_starts_were_cut_off_there_is_no_median(state):
     assert one.time_s == 28_800.0
     assert table.verdict is Verdict.REFUSED
     assert quantile(table, 1, 0.9) is level_quantile(table, 1, 0.9) is None
-    assert "over 8.0 h (32 of 40 runs" in table.problems[0].text
+    assert "over 8 h (32 of 40 runs" in table.problems[0].text
     assert not table.observed
 
 
 def test_what_was_stopped_by_its_limit_is_called_so():
     table = table_of(starts([600.0] * 3) + starts([3605.0] * 5, JobState.TIMEOUT))
     assert table.problems[0].text == (
-        "run time on 1 node: over 1.0 h (5 of 8 runs reached their limit)"
+        "run time on 1 node: over 1 h (5 of 8 runs reached their limit)"
     )
 
 

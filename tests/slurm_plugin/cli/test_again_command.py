@@ -338,9 +338,9 @@ def test_why_says_what_happened_and_how_to_run_it_again(slurm, capsys, monkeypat
     assert (
         capsys.readouterr().out.replace(str(slurm.work), "/home/ada")
         == f"""\
-Job 7 ({user}/job.sh) ran on 1 node for 00:00:12, and failed. No nimod decides
-here, so nothing was changed.
-Job 7 ({user}/job.sh) failed after 00:00:12 (exit 3).
+Job 7 ({user}/job.sh) ran on 1 node for 12 s, and failed. No nimod decides here,
+so nothing was changed.
+Job 7 ({user}/job.sh) failed after 12 s (exit 3).
 The end of its output (slurm-7.out):
   | reading in.dat
   | in.dat:  [31mno such file
@@ -364,5 +364,5 @@ def test_why_where_it_cannot_run_again_and_the_output_is_a_pipe(slurm, capsys, m
     slurm.job(7, "OUT_OF_MEMORY", 12, SubmitLine="sbatch gone.sh", MaxRSS="1073000000")
     assert main(["why", "7"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "ran out of memory after 00:00:12 with 1024 MiB on a node 1023 MiB measured." in said
+    assert "ran out of memory after 12 s with 1024 MiB on a node 1023 MiB measured." in said
     assert "NIMO does not run it again: Slurm keeps no script of job 7" in said

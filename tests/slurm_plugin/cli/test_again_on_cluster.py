@@ -128,7 +128,7 @@ def test_a_job_that_reached_its_limit_gets_a_longer_one_alone(user):
     assert user.states(job_id) == {str(job_id): "TIMEOUT"}
     (user.work / "slow.sh").unlink()  # Slurm has it
     told = user.nimo("why", str(job_id)).stdout
-    assert "reached its time limit after 00:01:" in told
+    assert "reached its time limit of 1 min" in told
     assert "  | begun" in told
     new, _ = user.again(job_id)
     assert user.states(new) == {str(new): "COMPLETED"}

@@ -60,7 +60,7 @@ def test_a_profile_of_snakemake(store, capsys):
     most = [eval(rule[name], {"attempt": 500}) for name in ("runtime", "mem_mb")]
     assert most == [1440, 2000]
     assert yaml.safe_load(out)["retries"] == 3
-    assert "# 8 runs, 00:02:10 (00:01:40 to 00:02:50), to 20" in out
+    assert "# 8 runs, 2.2 min (1.7 to 2.8 min), to 20" in out
     assert "backtest: 0 of 3 runs short" in out
     assert err == "nimo export: left out 1 application with fewer than 5 completed runs\n"
 
@@ -160,14 +160,14 @@ PRESENT = [
     (
         "snakemake",
         "align: {runtime: 600, mem_mb: 1000}",
-        "of 3 runs 0 would fail instead of 0; limits 00:03:00 instead of 10:00:00, in all "
-        "1-05:51:00 less; memory 184M instead of 1000M",
+        "of 3 runs 0 would fail instead of 0; limits 3 min instead of 10 h, in all "
+        "30 h less; memory 184M instead of 1000M",
     ),
     (
         "snakemake",
         "align: {runtime: 2m * attempt, mem: 1.5GiB}",
-        "of 3 runs 0 would fail instead of 3; limits 00:03:00 instead of 00:02:00, in all "
-        "00:03:00 more; memory 184M instead of 1536M",
+        "of 3 runs 0 would fail instead of 3; limits 3 min instead of 2 min, in all "
+        "3 min more; memory 184M instead of 1536M",
     ),
     (
         "snakemake",
@@ -179,8 +179,8 @@ PRESENT = [
     (
         "nextflow",
         "withName: ALIGN { time = 3.h\nmemory = '1 GB' }",
-        "of 1 run 0 would fail instead of 0; limits 00:04:24 instead of 03:00:00, in all "
-        "02:55:36 less; memory 274M instead of 1024M",
+        "of 1 run 0 would fail instead of 0; limits 4.4 min instead of 3 h, in all "
+        "2.9 h less; memory 274M instead of 1024M",
     ),
     (
         "nextflow",
@@ -190,14 +190,12 @@ PRESENT = [
     (
         "nextflow",
         "time = '1d 2h' // memory = 1.MB\nwithLabel: big { time = 1.s }",
-        "of 1 run 0 would fail instead of 0; limits 00:04:24 instead of 1-02:00:00, in all "
-        "1-01:55:36 less",
+        "of 1 run 0 would fail instead of 0; limits 4.4 min instead of 26 h, in all 26 h less",
     ),
     (
         "nextflow",
         "withName: '.*:ALIGN' { time = { check_max( 2.min * task.attempt, 'time' ) } }",
-        "of 1 run 0 would fail instead of 1; limits 00:04:24 instead of 00:02:00, in all "
-        "00:02:24 more",
+        "of 1 run 0 would fail instead of 1; limits 4.4 min instead of 2 min, in all 2.4 min more",
     ),
     ("nextflow", "withName: 'STAR|*' { time = 1.h }", NOTHING),
 ]
@@ -215,7 +213,7 @@ def test_runs_are_tried_on_a_present_profile(store, capsys, tmp_path, engine, te
 
 
 def test_an_export_is_its_own_present_profile(store, capsys, tmp_path):
-    for engine, values in (("snakemake", "00:04:00"), ("nextflow", "00:05:00")):
+    for engine, values in (("snakemake", "4 min"), ("nextflow", "5 min")):
         assert main(["export", engine, *store]) == 0
         (tmp_path / "present").write_text(capsys.readouterr().out)
         assert main(["export", engine, *store, "--diff", str(tmp_path / "present")]) == 0

@@ -18,11 +18,11 @@ HOUR = 3600.0
     ("array", "supply", "said"),
     [
         ("0-9", None, ""),
-        ("0-9%2", None, "All 10 tasks, 2 at once, end in about 5.0 h."),
-        ("1,3,5-9:2%1", None, "All 5 tasks, 1 at once, end in about 5.0 h."),
-        ("0-9", profile([(NOW, 8)]), "All 10 tasks end in about 3.0 h."),
-        ("0-9", profile([(NOW, 4), (NOW + HOUR, 16)]), "All 10 tasks end in about 2.0 h."),
-        ("0-9%50", profile([(NOW, 20)]), "All 10 tasks end in about 1.0 h."),
+        ("0-9%2", None, "All 10 tasks, 2 at once, end in about 5 h."),
+        ("1,3,5-9:2%1", None, "All 5 tasks, 1 at once, end in about 5 h."),
+        ("0-9", profile([(NOW, 8)]), "All 10 tasks end in about 3 h."),
+        ("0-9", profile([(NOW, 4), (NOW + HOUR, 16)]), "All 10 tasks end in about 2 h."),
+        ("0-9%50", profile([(NOW, 20)]), "All 10 tasks end in about 1 h."),
         ("0-9", profile([(NOW, 1)]), ""),
         ("7", None, ""),
         ("1-9:0", None, ""),
@@ -31,6 +31,11 @@ HOUR = 3600.0
 )
 def test_the_end_of_an_array(array, supply, said):
     assert array_text(array, 2, HOUR, supply, begin_s=NOW) == said
+
+
+def hours_of(text):
+    *_, number, unit = text.removesuffix(".").split()
+    return float(number) * {"h": 1, "days": 24}[unit]
 
 
 @example(tasks=2910, at_once=81, places=7, size=1)
@@ -43,17 +48,17 @@ def test_the_end_of_an_array(array, supply, said):
 def test_with_so_many_places_it_takes_so_many_rounds(tasks, at_once, places, size):
     supply = profile([(NOW, places * size)])
     text = array_text(f"1-{tasks}%{at_once}", size, 36_000.0, supply, begin_s=NOW)
-    hours = float(text.removesuffix(" h.").rpartition(" ")[2])
+    hours = hours_of(text)
     # In the text two digits or so; beyond 300 rounds the end goes by the pace.
-    assert hours == pytest.approx(10 * ceil(tasks / min(at_once, places)), rel=0.02, abs=0.51)
+    assert hours == pytest.approx(10 * ceil(tasks / min(at_once, places)), rel=0.051, abs=0.51)
 
 
 def test_many_steps_of_what_is_free_are_thinned():
     crowded = profile([(NOW, 8), *((NOW + 9.0 * step, 1) for step in range(5000))])
     said = array_text("0-99999", 1, 50_000.0, crowded, begin_s=NOW)
-    hours = float(said.removesuffix(" h.").rpartition(" ")[2])
+    hours = hours_of(said)
     # Of 5,008 places all are free after half a day: 20 rounds of 14 h, and what comes before.
-    assert 277 <= hours <= 277 + 28
+    assert 276 <= hours <= 277 + 28 + 12  # said in whole days
 
 
 def test_of_an_array_what_a_size_is_made_of_is_said_too():

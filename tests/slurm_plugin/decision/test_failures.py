@@ -37,7 +37,7 @@ def told(failures, user="alice", script="", **fields):
         ({"runs": 1, "often": 1}, ""),
         ({"runs": 0, "often": 2}, ""),
         ({"runs": 1, "often": 1, "of": 1}, TEXT.replace("last 5 runs", "only run")),
-        ({"high_s": 7200.0, "exit_code": None}, TEXT.replace("3 s (exit 2)", "3 s to 2.0 h")),
+        ({"high_s": 7200.0, "exit_code": None}, TEXT.replace("3 s (exit 2)", "3 s to 2 h")),
         ({"output": "%N.log"}, TEXT.partition(";")[0]),
         ({"output": "logs/%x-%j"}, TEXT.replace("slurm-299.out", "logs/cfd-299")),
         ({"array_job_id": 290, "array_task_id": 4}, TEXT.replace("299", "290_4")),

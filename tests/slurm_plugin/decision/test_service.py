@@ -9,6 +9,7 @@ import pytest
 from predictor.types import AtLimit, Verdict
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.text import admin_comment
+from sacct_ingest.text.durations import slurm_time
 from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.config.setting_types import Mode, OnMissed, Trust
 from slurm_plugin.config.settings import Deadline, ModeRule, OptIn, TimeLimit
@@ -20,7 +21,6 @@ from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.status_messages import judge
 from slurm_plugin.reports.advice_text import render
 from slurm_plugin.slurm.node_pool import profile
-from slurm_plugin.text.formatting import duration
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.decision.test_soft_limits import SET, tailed
 from tests.slurm_plugin.made import NOW, cluster, history, job, partition, stored, table, thrifty
@@ -57,7 +57,7 @@ def test_enforce_tells_in_one_line_what_it_changed():
     assert submit(advisor(look=calm), job(time_limit=600, max_nodes=1))[0].message == ""
     answer, row = submit(advisor(), job(time_limit=7))
     assert answer.set.time_limit > 7
-    longer = duration(60.0 * answer.set.time_limit)
+    longer = slurm_time(60.0 * answer.set.time_limit)
     assert answer.message == (
         f"nimo: this job runs on {row.nodes} nodes instead of 16, with --time={longer} "
         "instead of 00:07:00"
@@ -246,7 +246,7 @@ def test_a_missed_deadline_in_each_mode(mode, missed, action, reported):
 def test_the_message_has_the_numbers():
     answer, _ = submit(advisor(), job(deadline="now+2minutes"))
     # 16 nodes, 325 s predicted, at most 357.5 s.
-    for part in ("on 16 nodes, the best of 1 to 16", "5.4 min", "6.0 min"):
+    for part in ("on 16 nodes, the best of 1 to 16", "5.4 min", "6 min"):
         assert part in answer.message
 
 

@@ -11,6 +11,7 @@ from predictor.types import Ending, Longest, Part, Tail, Verdict
 from sacct_ingest.records import ShownJob
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.text import admin_comment
+from sacct_ingest.text.durations import slurm_time
 from slurm_plugin.config.setting_types import Mode, SoftUse, TimeUse
 from slurm_plugin.config.settings import ModeRule, Snapshot, TimeLimit
 from slurm_plugin.decision.service import DecisionService
@@ -19,7 +20,7 @@ from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.query_messages import Explanation, explanation_of
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.reports.why_text import explain
-from slurm_plugin.text.formatting import clock, duration
+from slurm_plugin.text.formatting import clock
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.made import NOW, cluster, history, job, partition, stored, table, thrifty
 
@@ -157,7 +158,7 @@ def test_the_advice_has_a_line_for_the_limit():
     row = next(row for row in advice.rows if row.recommended)
     assert row.time_min_s < row.limit_s < 7200
     assert advice.time_directive == (
-        f"#SBATCH --time={duration(row.limit_s)} --time-min={duration(row.time_min_s)}"
+        f"#SBATCH --time={slurm_time(row.limit_s)} --time-min={slurm_time(row.time_min_s)}"
     )
 
 

@@ -324,7 +324,7 @@ def test_each_job_is_a_row():
     )
     rows = sheets.find(sheets.sheets_of(made, WORDS), "jobs").cells()
     assert [row[:8] for row in rows] == [
-        ["4", "wrf", "2", "30 min", "25 min", "2.0 h", "COMPLETED", "unchanged (observe)"],
+        ["4", "wrf", "2", "30 min", "25 min", "2 h", "COMPLETED", "unchanged (observe)"],
         *[["3", "wrf", "4", "17 min", "17 min", "20 min", "COMPLETED",
            "4 nodes, limit 20 min (cheapest)"]],
     ]  # fmt: skip

@@ -83,7 +83,7 @@ def test_a_transfer_is_predicted_from_those_recorded(store, capsys):
     assert made["time_s"] == pytest.approx(16.0)
     assert (made["method"], made["verdict"], made["transfers"]) == ("AdRM", "reliable", 30)
     text = nimo(capsys, "transfer", "32M", "n1", "n2")
-    assert text.startswith("33.55 MB from n1 to n2: 16 s (90 %: 16 s to 16 s), reliable\n")
+    assert text.startswith("33.55 MB from n1 to n2: 16 s (90 %: 16 s), reliable\n")
     assert "AdRM from 30 past transfers" in text
     heads, line = nimo(capsys, "transfer", "32M", "n1", "n2", "-P").splitlines()
     cells = dict(zip(heads.split("|"), line.split("|"), strict=True))

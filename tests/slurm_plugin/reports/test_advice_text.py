@@ -115,7 +115,7 @@ def test_figures_of_a_row():
     lines = body(advised(advice(), now_s=0, width=200, every=True))
     assert lines[0] == [
         "1",
-        "1.0",
+        "1",
         "h",
         "55",
         "min",
@@ -188,7 +188,7 @@ def test_wait_and_end_are_shown_where_the_wait_is_available(monkeypatch):
     rendered = advised(advice(rows=rows), now_s=1_000_000.0)
     header, line, bound = table_of(rendered)
     assert header.split()[-2:] == ["wait", "ends"]
-    assert " 2.0 min " in line and " <15 min " in bound
+    assert " 2 min " in line and " <15 min " in bound
     assert line.endswith(f"  {short_clock(1_000_000 + 120 + 1860)}")
     assert bound.endswith(f" by {short_clock(1_000_000 + 900 + 960)}")
 
@@ -234,7 +234,7 @@ def test_slurms_starts_are_shown_as_wait_and_run():
     assert text.render_starts(recorded, now_s=0.0) == ""
     recorded.rows[0].slurm_wait_s = 300.0
     reported = text.render_starts(recorded, now_s=0.0)
-    assert " 5.0 min " in reported
+    assert " 5 min " in reported
     assert short_clock(300.0 + recorded.rows[0].time_s) in reported
     assert len(reported.splitlines()) == 4
 
@@ -324,7 +324,7 @@ def test_what_makes_a_deadline_is_counted_in_the_unit_of_the_table():
     ("asked", "said"),
     [
         (3, "It ends 10 min sooner than on 3, for 0.05 node-hours more (97 % certain that it ends"),
-        (10, "later than on 10, for 0.067 node-hours less (95 % certain: at most 5.0 min later)."),
+        (10, "later than on 10, for 0.067 node-hours less (95 % certain: at most 5 min later)."),
     ],
 )
 def test_the_chance_is_told_of_a_count_that_ends_sooner(asked, said):

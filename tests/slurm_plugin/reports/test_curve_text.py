@@ -62,8 +62,8 @@ def test_observed_counts_powers_of_two_and_the_ends_are_shown():
 
 def test_a_row_gives_time_interval_verdict_and_repeats():
     shown = rows(curve_text.render(recorded()))
-    assert " ".join(shown[0]) == "1 1.0 h 54 min to 1.1 h reliable 5"
-    assert " ".join(shown[-1]) == "6 10 min 9.0 to 11 min doubtful"
+    assert " ".join(shown[0]) == "1 1 h 54 min to 1.1 h reliable 5"
+    assert " ".join(shown[-1]) == "6 10 min 9 to 11 min doubtful"
 
 
 def test_reasons_against_the_curve_are_reported():
@@ -259,7 +259,7 @@ def test_what_another_count_does_stands_apart_from_what_jobs_on_it_took():
     tried = curve_text.render(recorded(change=learnt, observed=larger))
     assert "on other counts, learnt on 4, 6, 8 " in " ".join(tried.split())
     nodes, time, unit, *_, as_asked, hours, _ = next(row for row in rows(text) if row[0] == "2")
-    assert (nodes, as_asked, hours) == ("2", "2.0", "h")
+    assert (nodes, as_asked, hours) == ("2", "2", "h")
     assert (float(time) < 60, unit) == (True, "min")
     assert "as asked for" not in curve_text.render(recorded())
 

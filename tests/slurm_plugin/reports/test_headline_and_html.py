@@ -116,8 +116,8 @@ def test_all_marks_are_inside_the_drawing(drawn):
 
 def test_a_curve_says_what_it_draws():
     said = chart.curve(picture()).description
-    assert "1 nodes 00:13:20" in said
-    assert "from 00:13:20 on 1 to 00:02:30 on 8 nodes" in said
+    assert "1 nodes 13 min" in said
+    assert "from 13 min on 1 to 2.5 min on 8 nodes" in said
 
 
 ARRAY = ArrayRow(

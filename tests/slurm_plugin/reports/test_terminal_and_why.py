@@ -107,19 +107,14 @@ def test_a_changed_job():
         "recognised it as wrf by user, job name and command line; its prediction was reliable"
         in text
     )
-    assert (
-        "On 2 nodes, as asked, the predicted run time was 30 min, after a wait of 1.0 min." in text
-    )
+    assert "On 2 nodes, as asked, the predicted run time was 30 min, after a wait of 1 min." in text
     assert (
         "On 4 nodes, as chosen, the predicted run time was 17 min "
         "(90 % of runs: 15 to 18 min)" in text
     )
     assert "NIMO chose 4 nodes: " in text
-    assert "The job was given 4 nodes and a time limit of 00:20:00." in text
-    assert (
-        "It ran on 4 nodes for 00:16:40 after a wait of 00:00:10, and completed, as predicted."
-        in text
-    )
+    assert "The job was given 4 nodes and a time limit of 20 min." in text
+    assert "It ran on 4 nodes for 17 min after a wait of 10 s, and completed, as predicted." in text
 
 
 def test_a_job_that_got_its_range_back():
@@ -172,7 +167,7 @@ def test_what_a_note_does_not_say_is_not_made_up():
 
 def test_a_job_that_ended_before_it_started_did_not_run():
     text = said(decision(), run(nodes=1, state=JobState.DEADLINE, elapsed_s=0.0))
-    assert text.endswith("It never ran, and was ended by its deadline after a wait of 00:00:10.")
+    assert text.endswith("It never ran, and was ended by its deadline after a wait of 10 s.")
     assert "It ran on 1 node" in said(decision(), run(nodes=1, state=JobState.FAILED, elapsed_s=0))
 
 

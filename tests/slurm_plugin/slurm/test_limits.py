@@ -289,10 +289,7 @@ def test_a_plan_keeps_to_the_limits_of_qos_and_association(limited):
             "batch has 8 nodes and gives 3 (MaxTRESPerJob=node=3 of QOS three)",
         ),
         # MaxWall of the QOS.
-        (
-            "1",
-            "held: no place gives it the time that it may take: 1.7 h at batch, which gives 1.0 h",
-        ),
+        ("1", "held: no place gives it the time that it may take: 1.7 h at batch, which gives 1 h"),
     ],
 )
 def test_a_plan_that_limits_forbid_is_refused_with_the_limit(limited, nodes, why):

@@ -69,7 +69,7 @@ Low confidence: based on jobs of 3 other users, not on this application.
 The queue is unknown, and taken for empty.
 
   nodes  run time  90 % of runs take  node-hours
-      2   9.1 min   4.3 min to 1.0 h         0.3
+      2   9.1 min     4.3 min to 1 h         0.3
 """
 
 
@@ -81,13 +81,13 @@ def test_own_jobs_make_a_guess_whatever_the_site_allows(tmp_path):
 
 
 WITH_OWN = """\
-About 5.0 min on 2 nodes, a guess.
+About 5 min on 2 nodes, a guess.
 
 Low confidence: based on 12 of your other jobs, not on this application.
 The queue is unknown, and taken for empty.
 
   nodes  run time  90 % of runs take  node-hours
-      2   5.0 min     2.9 to 7.8 min        0.17
+      2     5 min     2.9 to 7.8 min        0.17
 
 ada, 12 runs.
 """

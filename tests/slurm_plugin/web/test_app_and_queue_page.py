@@ -123,7 +123,7 @@ def test_waits_never_pretend_to_be_of_now(ask, store_path):
         put_waits(store_path, wait("batch", 4, 100.0), day, made_s=made_s)
         text = ask("/queue").text
         assert ("not the queue" in text) == (made_s < time.time() - 300)
-    assert "as of 2.0 h ago" in text
+    assert "as of 2 h ago" in text
     assert "1.7 min" in text
     day_long = ask("/queue?limit=24").text
     assert "15 min" in day_long
@@ -157,9 +157,9 @@ def test_the_queue_is_drawn_with_the_own_job_and_one_that_is_thought_of(ask, sto
     service = Service(waits=lambda _: Waits(made_s=made_s, rows=[ada, others]))
     text = ask("/queue?nodes=5", "ada", own("ada"), service=service).text
     first, second = re.findall("<desc.*?</desc>", text, re.DOTALL)[:2]
-    assert "Your job 4301, 4 nodes: in 2.0 h (1.0 to 3.0 h)" in first
+    assert "Your job 4301, 4 nodes: in 2 h (1 to 3 h)" in first
     assert "New job, 5 nodes for 1 h: in 2.2 h (1.1 to 8.9 h)" in first
-    assert "In 3.0 h: 12 of 32 nodes in use; 8 reserved" in first
+    assert "In 3 h: 12 of 32 nodes in use; 8 reserved" in first
     assert "job 4301" not in second
     assert "Next 6 h in batch, long" in text
     assert "4302" not in text
@@ -169,8 +169,8 @@ def test_the_queue_is_drawn_with_the_own_job_and_one_that_is_thought_of(ask, sto
 def test_who_may_not_see_others_jobs_does_not_see_which_nodes_wait_for_them(ask, store_path):
     put_waits(store_path, wait("batch", 1, 100.0), uses=[use_of("batch")])
     everything, hidden = ask("/queue").text, ask("/queue", "ada", own("ada")).text
-    assert "In 6.0 h: 20 of 32 nodes in use, 20 of them by jobs that wait now" in everything
-    assert "In 6.0 h: 20 of 32 nodes in use;" in hidden
+    assert "In 6 h: 20 of 32 nodes in use, 20 of them by jobs that wait now" in everything
+    assert "In 6 h: 20 of 32 nodes in use;" in hidden
     assert 'class="queued"' in everything
     assert 'class="queued"' not in hidden
 

@@ -199,7 +199,7 @@ def test_a_new_job_is_moved_through_the_queue(browser, site, store_path):
         "(one => { one.value = 3; one.dispatchEvent(new Event('input', {bubbles: true})); })"
         "(document.querySelector('input[type=range]'))"
     )
-    browser.until(f"{lane}.includes('New job, 3 nodes for 1 h: in 1.0 h')")
+    browser.until(f"{lane}.includes('New job, 3 nodes for 1 h: in 1 h')")
     assert query(browser) == {"nodes": ["3"], "limit": ["1"]}
 
 

@@ -78,11 +78,11 @@ def late(submitted, after_s, path):
 def test_a_run_is_late_where_its_expected_end_is_off_by_more_than_allowed(tmp_path):
     """It takes 1000 s and began 101 s after the plan: 1 s more than a tenth of its time."""
     one = given(job("x", 0, 1000), states={"x": "RUNNING"}, started_s={"x": NOW + 101})
-    assert late(one, 101, tmp_path) == "x is expected to end 101 s later than planned"
+    assert late(one, 101, tmp_path) == "x is expected to end 1.7 min later than planned"
     one.started_s["x"] = NOW + 99
     assert late(one, 99, tmp_path) == ""
     one.started_s["x"] = NOW - 101
-    assert late(one, -101, tmp_path) == "x is expected to end 101 s earlier than planned"
+    assert late(one, -101, tmp_path) == "x is expected to end 1.7 min earlier than planned"
     # 30 s of a short one.
     short = given(job("x", 0, 100), states={"x": "RUNNING"}, started_s={"x": NOW + 31})
     assert late(short, 31, tmp_path) == "x is expected to end 31 s later than planned"
@@ -155,11 +155,11 @@ def test_the_end_of_all_follows_what_ended_and_what_is_to_come(tmp_path):
 @pytest.mark.parametrize(
     ("ended_s", "message", "again"),
     [
-        (1129.0, "x: COMPLETED, 129 s later than planned", True),
-        (1101.0, "x: COMPLETED, 101 s later than planned", True),
-        (1099.0, "x: COMPLETED, 99 s later than planned", False),
+        (1129.0, "x: COMPLETED, 2.1 min later than planned", True),
+        (1101.0, "x: COMPLETED, 1.7 min later than planned", True),
+        (1099.0, "x: COMPLETED, 1.6 min later than planned", False),
         (1029.0, "x: COMPLETED", False),
-        (899.0, "x: COMPLETED, 101 s earlier than planned", True),
+        (899.0, "x: COMPLETED, 1.7 min earlier than planned", True),
     ],
 )
 def test_an_end_off_by_more_than_a_tenth_of_the_run_is_planned_again(
@@ -221,8 +221,8 @@ def test_a_plan_that_stays_is_reported_and_one_that_cannot_be_made_as_well(tmp_p
 
     slurm = Slurm()
     for planner, message in (
-        (None, f"x ended 200 s later than planned: all ended by {clock(NOW + 1210)}"),
-        (broken, f"x ended 200 s later than planned: all ended by {clock(NOW + 1210)}; "
+        (None, f"x ended 3.3 min later than planned: all ended by {clock(NOW + 1210)}"),
+        (broken, f"x ended 3.3 min later than planned: all ended by {clock(NOW + 1210)}; "
                  "not planned again: no place has the nodes"),
     ):  # fmt: skip
         slurm.shown = {"1": f"COMPLETED|{NOW:.0f}|{NOW + 1200:.0f}", "2": "PENDING|N/A|N/A"}
@@ -255,7 +255,7 @@ def test_an_outage_while_planning_again_is_sat_out(tmp_path):
     )
     lines = list(made.lines(7.0))
     assert lines == [
-        "x: COMPLETED, 200 s later than planned",
+        "x: COMPLETED, 3.3 min later than planned",
         "Slurm does not answer, trying again: squeue: error",
         "y: COMPLETED",
     ]

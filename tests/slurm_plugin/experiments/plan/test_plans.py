@@ -187,8 +187,7 @@ def test_why_a_plan_is_not_the_first():
     first = plan(step("x", 0, 100))
     later = plan(step("x", 0, 160))
     assert drawback(later, first, None) == (
-        "ends 1.0 min later: runs take 1.0 min more on its critical path; "
-        "takes 0.017 node-hours more"
+        "ends 1 min later: runs take 1 min more on its critical path; takes 0.017 node-hours more"
     )
     same = plan(step("x", 0, 100, nodes=2))
     assert drawback(same, first, None) == "takes 0.028 node-hours more"
@@ -200,10 +199,10 @@ def test_why_a_plan_is_not_the_first():
     assert drawback(later, first, NOW + 160) == "takes 0.017 node-hours more"
     late = replace(later, chance=0.25)
     assert drawback(late, first, NOW + 159) == (
-        "in time in 25% of the cases only: runs take 1.0 min more on its critical path"
+        "in time in 25% of the cases only: runs take 1 min more on its critical path"
     )
     assert drawback(late, first, NOW + 100).startswith("in time in 25%")
-    assert drawback(late, first, NOW + 99).startswith("ends 1.0 min later")
+    assert drawback(late, first, NOW + 99).startswith("ends 1 min later")
     assert drawback(replace(late, chance=None), first, NOW + 159).startswith("in time in 0%")
 
 
