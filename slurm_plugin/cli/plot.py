@@ -39,9 +39,13 @@ def show(picture: "Picture", target: str) -> None:
         raise PlotError(f"{target}: a picture's name ends in {', '.join(SUFFIXES)}")
     # Drawing is loaded when it is asked for: nimo-advise answers fast without it.
     if target != TERMINAL:
-        from slurm_plugin.reports import figure  # noqa: PLC0415
+        from slurm_plugin.reports import chart_file, curve_chart  # noqa: PLC0415
 
-        figure.save(picture, Path(target))
+        chart = curve_chart.curve(
+            picture, width=chart_file.FILE_WIDTH, height=chart_file.FILE_HEIGHT
+        )
+        sheet = chart_file.sheet([chart], picture.title, picture.caption)
+        chart_file.save(sheet, Path(target))
         return
     import shutil  # noqa: PLC0415
 

@@ -104,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
     with alone(folder / _FILE, program="'nimo scale'", fix="name another folder"):
         why = _existing(study, args) if args.existing else _follow(study, args)
     from slurm_plugin.experiments.scale import results as made  # noqa: PLC0415
+    from slurm_plugin.experiments.scale import study_folder  # noqa: PLC0415
 
     results = made.results_of(study)
     used, word = spent(study.runs), study.settings.sizes.word
@@ -117,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
         print(wrapped(made.proposal(results), width))
     plot = ", plot" if results.measured else ""
     try:
-        made.write(results, folder)
+        study_folder.write(results, folder)
     except PlotError as error:
         plot = ""
         print(f"nimo scale: no plot: {error}", file=sys.stderr)

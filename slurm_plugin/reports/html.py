@@ -114,8 +114,12 @@ def style() -> "Markup":
     """Style sheet of all pages, for light and dark screens and for print."""
     from markupsafe import Markup  # noqa: PLC0415
 
-    source = files(_PACKAGE) / "templates" / "style.css"
-    return Markup(source.read_text(encoding="utf-8"))  # noqa: S704 - our own file
+    return Markup(f"{template('style.css')}{template('chart.css')}")  # noqa: S704 - our own files
+
+
+def template(name: str) -> str:
+    """Read a file of ``templates/`` as it is."""
+    return (files(_PACKAGE) / "templates" / name).read_text(encoding="utf-8")
 
 
 def unbroken(text: str) -> "Markup":

@@ -10,7 +10,8 @@ from slurm_plugin.evaluation.effects import Deadlines
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.protocol.reasons import NOT_APPLIED, Reason
 from slurm_plugin.reports import chart, html
-from slurm_plugin.reports.chart import Bar, Chart
+from slurm_plugin.reports.chart import Bar
+from slurm_plugin.reports.chart_marks import Chart
 from slurm_plugin.reports.headline import headline, title_of, tries_text
 from slurm_plugin.reports.sheets import derived_note, find, sheets_of
 from slurm_plugin.text.formatting import clock, count, percent

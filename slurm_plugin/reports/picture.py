@@ -1,7 +1,7 @@
 """What a picture of a curve shows, for every renderer.  Imports nothing heavy.
 
 Drawn by :mod:`slurm_plugin.reports.terminal_plot` as text and by
-:mod:`slurm_plugin.reports.figure` as SVG or PNG.
+:mod:`slurm_plugin.reports.curve_chart` for pages and files.
 """
 
 import math
@@ -28,16 +28,6 @@ OBSERVED, RANGE, PREDICTED, BAND = "observed", "range", "curve", "band"
 CHANGE, RUN, TRY = "change", "run", "try"
 #: What every drawing puts there: a sign of text, or a mark of the same form.
 SIGNS = {KNEE: "K", NEXT_RUN: "▲", ASKED: "■", RECOMMENDED: MARK, OBSERVED: "●", RUN: "○", TRY: "×"}
-#: Okabe and Ito's colours, as in the style sheet: apart for colour-blind readers, and by their
-#: lightness in grey print.
-COLOURS = {
-    "first": "#0072b2",
-    "second": "#c04f00",
-    "third": "#00795b",
-    "change": "#8b3a7e",
-    "band": "#bbddf0",
-    "range": "#eceff2",
-}
 #: Run times in seconds that people read easily: ticks are chosen from these.
 _EASY_S = tuple(
     unit * step

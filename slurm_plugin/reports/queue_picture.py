@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.protocol.status_messages import QueueUse
-from slurm_plugin.reports.chart import (
+from slurm_plugin.reports.chart_marks import (
     WIDTH,
     Box,
     Chart,

@@ -11,7 +11,7 @@ from slurm_plugin.evaluation.effects import Gain
 from slurm_plugin.replay.measures import ReplayComparison
 from slurm_plugin.replay.what_if import WORTH, Result
 from slurm_plugin.reports import chart
-from slurm_plugin.reports.chart import Chart
+from slurm_plugin.reports.chart_marks import Chart
 from slurm_plugin.reports.headline import proven_lines
 from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.formatting import beside, count, percent, wrapped

@@ -1,11 +1,12 @@
-"""Charts over time: a value of each week or run with its interval; see :mod:`chart`."""
+"""Charts over time: a value of each week or run with its interval; see :mod:`chart_marks`."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from slurm_plugin.reports.chart import (
+from slurm_plugin.reports.chart_marks import (
+    LETTER,
     WIDTH,
     Chart,
     ChartLabel,
@@ -19,7 +20,6 @@ from slurm_plugin.reports.chart import (
 from slurm_plugin.text.formatting import count
 
 _LEFT, _RIGHT, _TOP, _BASE = 58.0, WIDTH - 10.0, 28.0, 188.0
-_LETTER = 7.0  #: about the width of a letter
 _DOTS = 60  #: moments of which each has a dot
 
 
@@ -151,7 +151,7 @@ def _band(places: _Places, y: Callable[[float], float]) -> Iterator[Mark]:
 def _dates(places: _Places) -> Iterator[Mark]:
     """Write as many dates below as there is room for."""
     longest = max(len(one.label) for _, one in places) + 1
-    every = math.ceil(longest * _LETTER * len(places) / (_RIGHT - _LEFT))
+    every = math.ceil(longest * LETTER * len(places) / (_RIGHT - _LEFT))
     for number, (x, one) in enumerate(places):
         if number % every == 0:
             yield ChartLabel("faint middle", x, _BASE + 18, one.label)

@@ -26,7 +26,8 @@ from slurm_plugin.evaluation.costs import source_text, table_amounts
 from slurm_plugin.evaluation.outcomes import Pair
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.reports import chart, curve_text
-from slurm_plugin.reports.chart import Chart
+from slurm_plugin.reports.chart_marks import Chart
+from slurm_plugin.reports.curve_chart import curve
 from slurm_plugin.reports.html import Cell, PasteLine
 from slurm_plugin.reports.picture import NEXT_RUN, RECOMMENDED, SIGNS, of_table
 from slurm_plugin.reports.time_charts import Moment, ratios
@@ -334,7 +335,7 @@ def _drawing(
         title = f"Run time over {prediction.unit.plural}{on}"
         picture = of_table(prediction, runs, cluster=cluster)
         nodes = advice.nodes if advice else None
-        return chart.curve(replace(picture, title=title, recommended=nodes))
+        return curve(replace(picture, title=title, recommended=nodes))
     return None
 
 

@@ -20,8 +20,8 @@ from slurm_plugin.evaluation.accuracy import predicted_for
 from slurm_plugin.evaluation.outcomes import Pair, application_of
 from slurm_plugin.protocol.query_messages import explanation_of
 from slurm_plugin.protocol.reasons import WORDS
-from slurm_plugin.reports import chart
-from slurm_plugin.reports.chart import Chart
+from slurm_plugin.reports.chart_marks import Chart
+from slurm_plugin.reports.curve_chart import curve
 from slurm_plugin.reports.curve_text import within
 from slurm_plugin.reports.picture import of_table
 from slurm_plugin.reports.why_text import explain, size_given
@@ -260,7 +260,7 @@ def _drawing(
         asked=asked,
         recommended=chosen if chosen != asked else None,
     )
-    return chart.curve(made)
+    return curve(made)
 
 
 def _or_dash(number: int | None) -> str:

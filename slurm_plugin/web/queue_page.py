@@ -11,7 +11,8 @@ import msgspec
 from sacct_ingest.store.fits import OUTLOOK
 from sacct_ingest.text.durations import duration_text
 from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook, QueueUse, WaitRow
-from slurm_plugin.reports.chart import Chart, waits
+from slurm_plugin.reports.chart_marks import Chart
+from slurm_plugin.reports.curve_chart import waits
 from slurm_plugin.reports.queue_picture import Lane, nodes_in_use
 from slurm_plugin.text.formatting import count, percent
 from slurm_plugin.text.table_columns import SECONDS, Column, Table, text_column

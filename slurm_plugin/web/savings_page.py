@@ -8,7 +8,7 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.durations import duration_text
 from slurm_plugin.evaluation.effects import Effect
 from slurm_plugin.evaluation.weeks import Week
-from slurm_plugin.reports.chart import Chart
+from slurm_plugin.reports.chart_marks import Chart
 from slurm_plugin.reports.headline import headline, saved_hours, saved_node_hours, title_of
 from slurm_plugin.reports.time_charts import Moment, series
 from slurm_plugin.text.formatting import clock, count, hours, percent

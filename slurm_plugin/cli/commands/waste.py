@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         raise PlotError(f"{args.plot}: a picture's name ends in .svg, .png, .pdf")
     report = _report(args)
     if args.plot:
-        from slurm_plugin.reports.waste_figure import save  # noqa: PLC0415 - Matplotlib
+        from slurm_plugin.reports.waste_chart import save  # noqa: PLC0415
 
         save(report, Path(args.plot))
     if args.json:

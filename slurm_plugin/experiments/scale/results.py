@@ -1,28 +1,18 @@
-"""What a study leaves: a table in three forms, a plot, the paragraph for a proposal, job ids."""
+"""What a study leaves: its table and the paragraph for a proposal."""
 
 import json
-import re
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from predictor.types import Prediction
-from sacct_ingest.files import atomic_file
 from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.experiments.scale import study as studies
-from slurm_plugin.reports.picture import COLOURS, time_ticks
 from slurm_plugin.text.formatting import clock, count, percent
 from slurm_plugin.text.table_columns import SECONDS, SHARE, Column, Table
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_LATEX = re.compile(r"([&%$#_{}])")
 #: The accounting counts whole seconds: shorter runs say nothing of some percent.
 _SHORTEST_S = 20.0
 
@@ -179,104 +169,3 @@ def proposal(results: Results) -> str:
         "(S²/n).",
     ]
     return " ".join(texts)
-
-
-def write(results: Results, folder: Path) -> list[Path]:
-    """Write everything into a folder; give the files.
-
-    Raises PlotError: the plot cannot be drawn; all else is there.
-    """
-    made: list[Path] = []
-
-    def put(name: str, text: str) -> None:
-        made.append(folder / name)
-        atomic_file.write(made[-1], text.encode())
-
-    shown = table(results)
-    titles, cells = [one.title for one in shown.columns], shown.cells()
-    put("table.csv", shown.csv())
-    put("table.md", _markdown(titles, cells))
-    put("table.tex", _latex(titles, cells))
-    put("proposal.txt", proposal(results) + "\n")
-    ids = [f"{one.job_id} {one.count} {one.state}" for one in results.runs if one.job_id]
-    put("jobs.txt", "".join(f"{line}\n" for line in ids))
-    if results.measured:
-        from slurm_plugin.reports import figure  # noqa: PLC0415 - the extra is optional
-
-        plots = [folder / f"plot{suffix}" for suffix in (".svg", ".pdf", ".png")]
-        figure.write(lambda: _drawn(figure.empty((7.2, 3.4)), results), *plots)
-        made += plots
-    return made
-
-
-def _markdown(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [titles, ["---"] * len(titles), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _latex(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    escaped = [[_LATEX.sub(r"\\\1", text) for text in line] for line in (titles, *rows)]
-    head, *body = [" & ".join(line) + r" \\" for line in escaped]
-    begin = rf"\begin{{tabular}}{{{'r' * (len(titles) - 1)}l}}"
-    lines = [begin, r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]
-    return "\n".join(lines) + "\n"
-
-
-def _drawn(drawn: "Figure", results: Results) -> "Figure":
-    left, right = drawn.subplots(1, 2)
-    _times(left, results)
-    _efficiencies(right, results)
-    counts = [row.count for row in results.rows]
-    for axes in (left, right):
-        axes.set_xscale("log")
-        axes.set_xlim(min(counts) / 1.15, max(counts) * 1.15)
-        axes.set_xticks(counts, list(map(str, counts)))
-        axes.minorticks_off()
-        axes.set_xlabel(results.settings.sizes.plural)
-        axes.grid(visible=True, color="#DDDDDD", linewidth=0.5)
-        axes.set_axisbelow(True)
-        if results.recommended:
-            label = f"recommended: {results.recommended}"
-            axes.axvline(results.recommended, color=COLOURS["third"], linestyle=":", label=label)
-    drawn.legend(
-        *left.get_legend_handles_labels(),
-        frameon=False,
-        fontsize=8,
-        loc="outside lower center",
-        ncols=5,
-    )
-    return drawn
-
-
-def _times(axes: "Axes", results: Results) -> None:
-    measured = results.measured
-    counts = [row.count for row in measured]
-    times = [row.time_s or 0.0 for row in measured]
-    work = [n / counts[0] for n in counts] if results.settings.weak else [1.0] * len(counts)
-    ideal = [times[0] * w * counts[0] / n for n, w in zip(counts, work, strict=True)]
-    if results.answer:
-        curve = results.answer.predictions
-        nodes = [one.nodes for one in curve]
-        low, high = [one.low_s for one in curve], [one.high_s for one in curve]
-        axes.fill_between(
-            nodes, low, high, color=COLOURS["band"], linewidth=0, label="90 % of runs"
-        )
-        fit = [one.time_s for one in curve]
-        axes.plot(nodes, fit, color=COLOURS["first"], linewidth=1.2, label="fit")
-    axes.plot(counts, times, "o", color="#000000", markersize=4.5, label="measured")
-    axes.plot(counts, ideal, "--", color=COLOURS["second"], linewidth=1.2, label="ideal")
-    axes.set_yscale("log")
-    low_s, high_s = min(*times, *ideal) / 1.3, max(*times, *ideal) * 1.3
-    axes.set_ylim(low_s, high_s)
-    ticks = time_ticks(low_s, high_s)
-    axes.set_yticks(ticks, [duration_text(tick) for tick in ticks])
-    axes.set_ylabel("run time")
-
-
-def _efficiencies(axes: "Axes", results: Results) -> None:
-    measured = results.measured
-    values = [100 * (row.efficiency or 0.0) for row in measured]
-    axes.plot([row.count for row in measured], values, "o-", color=COLOURS["first"], markersize=4.5)
-    axes.axhline(100, color=COLOURS["second"], linestyle="--", linewidth=1.2)
-    axes.set_ylim(0, max(110.0, *(value * 1.1 for value in values)))
-    axes.set_ylabel("parallel efficiency, %")

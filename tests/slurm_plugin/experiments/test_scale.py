@@ -13,6 +13,7 @@ from sacct_ingest.text.tag import parse_tag, study_of
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.experiments.campaign import spent
 from slurm_plugin.experiments.scale import results as made
+from slurm_plugin.experiments.scale import study_folder
 from slurm_plugin.experiments.scale.study import Settings, Study, StudyRun, command, next_count
 from tests.slurm_plugin.experiments.fake_slurm import FakeSlurm, Killed, campaign, cuts
 from tests.slurm_plugin.reports.rows import run as job_of
@@ -243,7 +244,7 @@ def test_the_command_line_keeps_the_users_options_and_fills_in_the_count(tmp_pat
 def test_the_folder_holds_tables_plot_paragraph_and_job_ids(tmp_path):
     study = studied(tmp_path, slurm_of(knee, FAILURES["memory"][0]))
     found = made.results_of(study)
-    names = {path.name for path in made.write(found, tmp_path)}
+    names = {path.name for path in study_folder.write(found, tmp_path)}
     assert names == {
         *("table.csv", "table.md", "table.tex", "proposal.txt", "jobs.txt"),
         *("plot.svg", "plot.pdf", "plot.png"),

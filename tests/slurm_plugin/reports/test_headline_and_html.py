@@ -15,6 +15,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.outcomes import anonymous
 from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.reports import chart, html
+from slurm_plugin.reports.curve_chart import curve
 from slurm_plugin.reports.headline import headline
 from slurm_plugin.reports.page import page
 from slurm_plugin.reports.picture import Picture
@@ -88,7 +89,7 @@ def test_a_table_names_its_columns_and_rows_or_says_that_there_are_none():
 
 
 def test_no_element_needs_what_a_strict_policy_forbids():
-    tags = Tags(filled(table(("ada", "3")), chart.curve(picture()))).found
+    tags = Tags(filled(table(("ada", "3")), curve(picture()))).found
     assert not [a for _, a in tags if "style" in a or any(name.startswith("on") for name in a)]
     assert not [a for _, a in tags if any("//" in (value or "") for value in a.values())]
 
@@ -99,7 +100,7 @@ def test_no_element_needs_what_a_strict_policy_forbids():
         chart.bars("b", [chart.Bar("one", 1.0, "1"), chart.Bar("none", 0.0, "0")]),
         chart.columns("c", [chart.Bar(str(i), float(i), str(i)) for i in range(20)], guide=5),
         chart.against_nominal("n", [(0.5, 0.42), (0.9, 1.0)]),
-        chart.curve(picture()),
+        curve(picture()),
     ],
     ids=["bars", "columns", "against_nominal", "curve"],
 )
@@ -115,7 +116,7 @@ def test_all_marks_are_inside_the_drawing(drawn):
 
 
 def test_a_curve_says_what_it_draws():
-    said = chart.curve(picture()).description
+    said = curve(picture()).description
     assert "1 nodes 13 min" in said
     assert "from 13 min on 1 to 2.5 min on 8 nodes" in said
 

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
+from html import unescape
 
 import pytest
 from hypothesis import given, settings
@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 
 from predictor.types import Point, Problem, Verdict
 from sacct_ingest.errors import PlotError
+from slurm_plugin.cli.plot import show
 from slurm_plugin.protocol.advice_messages import Advice, ObservedPoint, Row
-from slurm_plugin.reports import chart, figure
+from slurm_plugin.reports import chart, html
+from slurm_plugin.reports.chart_marks import Box, ChartLabel, ChartPath, Dot
+from slurm_plugin.reports.curve_chart import curve
+from slurm_plugin.reports.mark_looks import look_of
+from slurm_plugin.reports.matplotlib_marks import draw as figure_of
+from slurm_plugin.reports.matplotlib_marks import outline_of
 from slurm_plugin.reports.picture import (
-    COLOURS,
     KNEE,
     NEXT_RUN,
     OBSERVED,
@@ -127,17 +132,22 @@ def test_any_curve_fits_its_frame(width, height, unit, seen):
     assert all(len(line) <= max(width, 40) - 10 for line in lines)
 
 
-def test_a_file_says_all_that_the_drawing_says(tmp_path):
-    made = replace(
+def everything():
+    """A picture with all that there is to draw."""
+    return replace(
         of_table(table(problems=(PROBLEM,), label="so$lve$")),
         recommended=4,
         runs=((4, 900.0, False), (8, 700.0, True)),
-        asked=4,
+        asked=6,
         asked_nodes=(2, 4, 8),
         asked_s=(1900.0, 1000.0, 500.0),
     )
-    figure.save(made, tmp_path / "curve.svg")
-    text = (tmp_path / "curve.svg").read_text()
+
+
+def test_a_file_says_all_that_the_drawing_says(tmp_path):
+    made = everything()
+    show(made, str(tmp_path / "curve.svg"))
+    text = unescape((tmp_path / "curve.svg").read_text())
     for reported in (
         "so$lve$",
         "10 runs, reliable, fitted 2026-09-21",
@@ -151,40 +161,90 @@ def test_a_file_says_all_that_the_drawing_says(tmp_path):
     assert {"change", "run", "try"} < made.names.keys()
     for words in made.names.values():
         assert words in draw(made)
-        assert words in chart.curve(made).legend
+        assert words in curve(made).legend
         assert f">{words}<" in text
 
 
-def test_equal_pictures_are_equal_files(tmp_path):
-    for name in ("a.svg", "b.svg"):
-        figure.save(of_table(table()), tmp_path / name)
-    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
+def test_equal_pictures_are_equal_files(suffix, tmp_path):
+    for name in (f"a.{suffix}", f"b.{suffix}"):
+        show(of_table(table()), str(tmp_path / name))
+    first, second = (tmp_path / f"{name}.{suffix}" for name in "ab")
+    assert first.read_bytes() == second.read_bytes()
 
 
-def test_files_have_the_colours_of_the_pages():
-    for look, colour in COLOURS.items():
-        assert f"--{look}: {colour};" in STYLE
+def test_files_have_the_looks_of_the_pages(tmp_path):
+    show(of_table(table()), str(tmp_path / "curve.svg"))
+    text = (tmp_path / "curve.svg").read_text()
+    for look in ("ink", "soft", "first", "band", "range", "paper"):
+        assert PALETTES[0][look] in text
+    assert "var(" not in text  # many programs read no variables
+    assert look_of("path", "first dashed") == {
+        "fill": "none",
+        "stroke": PALETTES[0]["first"],
+        "stroke-width": "2",
+        "stroke-dasharray": "6 4",
+    }
+    assert look_of("text", "faint middle")["text-anchor"] == "middle"
+
+
+def test_every_look_of_a_mark_is_in_the_style_sheet():
+    for mark in curve(everything()).marks:
+        element = {Box: "rect", Dot: "circle", ChartPath: "path", ChartLabel: "text"}[type(mark)]
+        assert "fill" in look_of(element, mark.look), mark
+
+
+def test_png_and_pdf_have_the_marks_of_the_pages():
+    made = curve(everything())
+    axes = figure_of(made).axes[0]
+    texts = [mark for mark in made.marks if isinstance(mark, ChartLabel)]
+    assert [one.get_text() for one in axes.texts] == [mark.text for mark in texts]
+    assert [one.get_position() for one in axes.texts] == [(mark.x, mark.y) for mark in texts]
+    assert len(axes.patches) == len(made.marks) - len(texts)
+    band = next(mark for mark in made.marks if mark.look == "band")
+    filled = axes.patches[[m for m in made.marks if m not in texts].index(band)]
+    assert filled.get_path().vertices.tolist() == outline_of(band.data).vertices.tolist()
+    assert filled.get_facecolor()[:3] == pytest.approx(
+        [int(PALETTES[0]["band"][at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "corners"),
+    [
+        ("M1 2L3.5 -4Z", [(1, 2), (3.5, -4), (1, 2)]),
+        ("M1 2m-5 -5h10v10h-10Z", [(1, 2), (-4, -3), (6, -3), (6, 7), (-4, 7), (-4, -3)]),
+        ("M0 1H5V3l-1 -1", [(0, 1), (5, 1), (5, 3), (4, 2)]),
+    ],
+)
+def test_paths_are_read_as_browsers_read_them(data, corners):
+    assert list(map(tuple, outline_of(data).vertices)) == corners
 
 
 def test_the_spread_of_the_repeats_is_drawn():
     recorded = replace(table(), observed=(Point(1, 3700.0, 5, 0.5), Point(4, 1000.0)))
-    (axes,) = figure.draw(of_table(recorded)).axes
-    (bars,) = (c for c in axes.collections if hasattr(c, "get_segments"))
-    low, high = bars.get_segments()[0][:, 1]
-    assert (low, high) == pytest.approx((3700 / 1.6487, 3700 * 1.6487), rel=1e-3)
+    made = curve(of_table(recorded))
+    bar = next(mark for mark in made.marks if mark.look == "spread")
+    (_, low), (_, high) = outline_of(bar.data).vertices
+    assert low - high > 20
+    (_, low), (_, high) = outline_of(
+        [mark for mark in made.marks if mark.look == "spread"][1].data
+    ).vertices
+    assert low == high
 
 
 @pytest.mark.parametrize(
     ("suffix", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")]
 )
 def test_the_suffix_says_the_format(suffix, start, tmp_path):
-    figure.save(of_table(history()), tmp_path / f"curve.{suffix}")
+    show(of_table(history()), str(tmp_path / f"curve.{suffix}"))
     assert (tmp_path / f"curve.{suffix}").read_bytes().startswith(start)
 
 
-def test_a_file_that_cannot_be_written_is_reported(tmp_path):
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_a_file_that_cannot_be_written_is_reported(suffix, tmp_path):
     with pytest.raises(PlotError, match="No such file or directory"):
-        figure.save(of_table(table()), tmp_path / "none" / "curve.svg")
+        show(of_table(table()), str(tmp_path / "none" / f"curve.{suffix}"))
 
 
 def test_braille_dots_are_those_of_unicode():
@@ -195,7 +255,7 @@ def test_braille_dots_are_those_of_unicode():
     assert list(canvas.lines()) == ["⣿"]
 
 
-STYLE = (Path(figure.__file__).parent / "templates" / "style.css").read_text()
+STYLE = html.style()
 #: The palettes of light and dark screens and of print.
 PALETTES = [
     dict(re.findall(r"--(\w+): (#\w{6})", block))
@@ -237,12 +297,12 @@ def looks(made):
 
 def test_level_and_change_are_drawn_apart_and_the_legend_names_no_more():
     bare = of_table(table())
-    assert "change" not in looks(chart.curve(bare))
-    assert "purple" not in chart.curve(bare).legend
-    assert "a try" not in chart.curve(bare).legend
+    assert "change" not in looks(curve(bare))
+    assert "purple" not in curve(bare).legend
+    assert "a try" not in curve(bare).legend
     runs = ((4, 900.0, False), (8, 700.0, True))
     job = {"asked": 4, "asked_nodes": (2, 4, 8), "asked_s": (1900.0, 1000.0, 500.0)}
-    made = chart.curve(replace(bare, runs=runs, **job, recommended=3))
+    made = curve(replace(bare, runs=runs, **job, recommended=3))
     assert [looks(made).count(one) for one in ("run", "try", "change", "mark second")] == [1] * 4
     for words in (
         "○ the last run",
@@ -257,7 +317,7 @@ def test_level_and_change_are_drawn_apart_and_the_legend_names_no_more():
 
 def test_one_count_has_its_interval_too():
     one = of_table(table(nodes=(4,), observed=(4,)))
-    assert "edge" in looks(chart.curve(one))
+    assert "edge" in looks(curve(one))
 
 
 def test_run_times_on_one_count_have_their_limit_as_a_line():
@@ -271,7 +331,7 @@ def test_run_times_on_one_count_have_their_limit_as_a_line():
 
 def test_every_mark_is_inside_the_drawing():
     made = [
-        chart.curve(of_table(table())),
+        curve(of_table(table())),
         ratios("x", [Moment("d", one, "t", 0.5, 2.0) for one in (0.2, 1.0, 9.0)]),
         series("y", [Moment("d", one, "t", -9.0, 9.0) for one in (-2.0, 0.0)], up="u", write=str),
         series("z", [Moment("d", 0.0, "t")], up="u", write=str),
@@ -280,6 +340,6 @@ def test_every_mark_is_inside_the_drawing():
     for one in made:
         assert one.width == 360
         for mark in one.marks:
-            if isinstance(mark, chart.Dot | chart.Box | chart.ChartLabel):
+            if isinstance(mark, Dot | Box | ChartLabel):
                 assert 0 <= mark.x <= one.width
                 assert 0 <= mark.y <= one.height
