@@ -24,7 +24,7 @@ from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.slurm_conf import cluster_name
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, hours, percent, wrapped
-from slurm_plugin.text.table_columns import ALWAYS, SECONDS, WIDTH, Column, Table
+from slurm_plugin.text.table_columns import ALWAYS, ON_REQUEST, SECONDS, WIDTH, Column, Table
 from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:
@@ -286,26 +286,31 @@ def summary(
     lines += [f"{name}: {factor:.2f} times from best to worst" for name, factor in ranked]
     first = "Functions of attributes divided by those of the first run:"
     lines += ["", first, *(f"{name} = {text}" for name, text in state.functions.items()), ""]
-    best = sorted(state.expected, key=lambda one: one.time_s)
-    shown = Table(_columns(list(best[0].attributes), choices), best).text(width=width)
+    shown = assignments_table(state.expected, choices).text(width=width)
     text = "\n".join(lines)
     return f"{wrapped(text, width)}\n{shown}"
 
 
-def _columns(names: "Sequence[str]", choices: "Choices") -> list[Column]:
-    """Columns of a table of assignments: the verdict is left out first, then attributes."""
+def assignments_table(expected: "Sequence[Expected]", choices: "Choices") -> Table:
+    """Make the table of assignments, the fastest first; the verdict is left out first."""
     from slurm_plugin.experiments.learn.description import amount  # noqa: PLC0415
 
     def of(name: str, place: int) -> Column:
         worth = max(ALWAYS - 1 - place, 2)
         return Column(name, name, lambda one: one.attributes[name], amount(name), worth=worth)
 
-    return [
+    def interval(one: "Expected") -> str:
+        return duration_range(one.low_s, one.high_s)
+
+    best = sorted(expected, key=lambda one: one.time_s)
+    names = list(best[0].attributes)
+    columns = [
         *map(of, names, range(len(names))),
         Column("time_s", "time", as_text=SECONDS),
-        Column(
-            "interval", "90 %", lambda one: duration_range(one.low_s, one.high_s), worth=ALWAYS - 1
-        ),
+        Column("interval", "90 %", interval, worth=ALWAYS - 1, derived=True),
+        Column("low_s", "at least", as_text=SECONDS, worth=ON_REQUEST),
+        Column("high_s", "at most", as_text=SECONDS, worth=ON_REQUEST),
         Column("node_h", "node-h", lambda one: _node_h(one, choices), "{:.3g}".format),
         Column("verdict", "verdict", lambda one: one.verdict.value, left=True, worth=1),
     ]
+    return Table(columns, best)

@@ -217,7 +217,7 @@ def render(
         text += f"\ndeadline {clock(deadline_s)}: {verdict}, in {chance} of the simulated cases"
     yield wrapped(text, width)
     yield ""
-    yield _steps(first, now_s, width)
+    yield steps_table(first, now_s).text(width=width)
     for step in first.schedule.steps:
         for file, storage in step.remote:
             yield wrapped(f"{step.name} reads {file} at {storage}", width)
@@ -266,13 +266,14 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _steps(plan: Plan, now_s: float, width: int) -> str:
+def steps_table(plan: Plan, now_s: float) -> cols.Table:
+    """Make the table of a plan's steps, in seconds from now."""
     from slurm_plugin.experiments.learn.description import amount  # noqa: PLC0415
 
     critical = {step.name for step in plan.path}
 
-    def after(name: str, get: Callable[[Any], float], worth: int) -> cols.Column:
-        return cols.Column(name, name, get, cols.SECONDS, worth=worth)
+    def after(name: str, title: str, get: Callable[[Any], float], worth: int) -> cols.Column:
+        return cols.Column(name, title, get, cols.SECONDS, worth=worth)
 
     def resource(name: str) -> cols.Column:
         return cols.Column(
@@ -280,20 +281,24 @@ def _steps(plan: Plan, now_s: float, width: int) -> str:
         )
 
     columns = [
-        cols.text_column(
-            "step",
-            "  step",
-            value=lambda step: f"{'*' if step.name in critical else ' '} {step.name}",
+        cols.Column(
+            "critical",
+            "",
+            lambda step: step.name in critical,
+            lambda value: "*" if value else "",
+            left=True,
+            meaning="1: on the critical path",
         ),
+        cols.text_column("step", "step", value=lambda step: step.name),
         cols.text_column("where", "where", value=lambda step: step.pool),
         cols.Column("nodes", "nodes", lambda step: step.nodes or None),
         *map(resource, dict(one for step in plan.schedule.steps for one in step.resources)),
-        after("start", lambda step: step.start_s - now_s, 8),
-        after("wait", lambda step: step.wait_s, 6),
-        after("takes", lambda step: step.estimate.time_s, 7),
-        after("end", lambda step: step.end_s - now_s, cols.ALWAYS),
+        after("start_s", "start", lambda step: step.start_s - now_s, 8),
+        after("wait_s", "wait", lambda step: step.wait_s, 6),
+        after("time_s", "takes", lambda step: step.estimate.time_s, 7),
+        after("end_s", "end", lambda step: step.end_s - now_s, cols.ALWAYS),
     ]
-    return cols.Table(columns, plan.schedule.steps).text(width=width)
+    return cols.Table(columns, plan.schedule.steps)
 
 
 def _drawn(plan: Plan, now_s: float) -> Iterator[str]:
@@ -305,16 +310,24 @@ def _drawn(plan: Plan, now_s: float) -> Iterator[str]:
         )
 
 
-def _others(plans: Sequence[Plan], now_s: float, width: int) -> str:
-    """Compare plans; what speaks against each stands below the table."""
-    sure, shown = percent(plans[0].confidence), plans[: _SHOWN + 1]
+def plans_table(plans: Sequence[Plan], now_s: float) -> cols.Table:
+    """Plans side by side, in seconds from now."""
+    sure = percent(plans[0].confidence)
     columns = [
         cols.text_column("plan", "plan", value=lambda plan: plan.label),
-        cols.Column("ends", "ends after", lambda plan: duration_text(plan.end_s - now_s)),
-        cols.Column("high", f"{sure} by", lambda plan: duration_text(plan.high_s - now_s), worth=5),
+        cols.Column("end_s", "ends after", lambda plan: plan.end_s - now_s, cols.SECONDS),
+        cols.Column(
+            "high_s", f"{sure} by", lambda plan: plan.high_s - now_s, cols.SECONDS, worth=5
+        ),
         cols.Column("node_hours", "node-hours", as_text=cols.AMOUNT, worth=6),
         cols.Column("chance", "in time", as_text=cols.SHARE, worth=7),
     ]
-    table = cols.Table(columns, shown).text(width=width)
+    return cols.Table(columns, plans)
+
+
+def _others(plans: Sequence[Plan], now_s: float, width: int) -> str:
+    """Compare plans; what speaks against each stands below the table."""
+    shown = plans[: _SHOWN + 1]
+    table = plans_table(shown, now_s).text(width=width)
     against = (f"{plan.label}: {plan.why or 'taken'}" for plan in shown)
     return "\n".join([table, "", *(wrapped(line, width) for line in against)])

@@ -316,13 +316,18 @@ def describe(
 
     Raises NoColumn: the options name a column that there is not.
     """
-    by_name = {profile.node: profile for profile in profiles}
-    rows = [row for kind in types for row in _rows(kind, by_name)]
-    measures = [m for m in MEASURES if any(m in kind.values for kind in types)]
-    made = cols.Table(_columns(measures), rows).text(options, width=width)
+    made = types_table(profiles, types).text(options, width=width)
     complaints = [complaint(outlier) for kind in types for outlier in kind.outliers]
     complaints += [f"{profile.node}: {profile.error}" for profile in profiles if profile.error]
     return "\n".join([made, *(wrapped(printable(text), width) for text in complaints)])
+
+
+def types_table(profiles: Sequence[NodeProfile], types: Sequence[TypeProfile]) -> cols.Table:
+    """Types of nodes, each with its nodes below it."""
+    by_name = {profile.node: profile for profile in profiles}
+    rows = [row for kind in types for row in _rows(kind, by_name)]
+    measures = [m for m in MEASURES if any(m in kind.values for kind in types)]
+    return cols.Table(_columns(measures), rows)
 
 
 def _rows(kind: TypeProfile, by_name: Mapping[str, NodeProfile]) -> Iterator[ProfileRow]:

@@ -141,18 +141,21 @@ def _partitions(advice: Advice, now_s: float, width: int, *, every: bool) -> str
         rows = sorted(list({id(row): row for row in kept}.values())[:_SHOWN], key=_end_there_s)
     hidden = len(advice.partitions) - len(rows)
     less = f"{len(rows)} of {len(advice.partitions)} places are shown; --all shows all."
-    table = cols.Table(_place_columns(advice, now_s), rows).text(width=width)
-    return _joined((text, table, less if hidden else ""))
+    table = replace(places_table(advice, now_s=now_s), rows=rows)
+    return _joined((text, table.text(width=width), less if hidden else ""))
 
 
 def _end_there_s(row: PartitionRow) -> float:
     return inf if row.time_s is None else (row.wait_s or 0.0) + row.time_s
 
 
-def _place_columns(advice: Advice, now_s: float) -> list[cols.Column]:
-    def ends(row: PartitionRow) -> str:
-        ended = row.nodes is not None and row.wait_s is not None
-        return fmt.short_clock(now_s + (row.wait_s or 0.0) + (row.time_s or 0.0) if ended else None)
+def places_table(advice: Advice, *, now_s: float) -> cols.Table:
+    """Partitions and kinds of nodes, each on the node count that is best there."""
+
+    def ends(row: PartitionRow) -> float | None:
+        if row.nodes is None or row.wait_s is None:
+            return None
+        return now_s + row.wait_s + (row.time_s or 0.0)
 
     def ending(row: PartitionRow) -> str:
         low_s, high_s = (end and now_s + end for end in (row.end_low_s, row.end_high_s))
@@ -165,17 +168,19 @@ def _place_columns(advice: Advice, now_s: float) -> list[cols.Column]:
     hours = f"{advice.unit.word}-hours"
     cost = fmt.printable(advice.currency) or "cost"
     typed, spread = there("node_type", 7), there("end_high_s", 2)
-    return [
+    columns = [
         _MARKED,
         cols.text_column("partition", "partition", as_text=cols.or_dash),
         cols.text_column("constraint", "constraint", worth=there("constraint", 8)),
         cols.Column("own", "", as_text=_if("asked"), left=True, worth=1),
         cols.Column("nodes", advice.unit.plural),
         cols.Column("time_s", "run time", as_text=cols.SECONDS),
-        _interval(advice, 4),
+        *_interval(advice, 4),
         cols.Column("wait_s", "wait", as_text=cols.SECONDS),
-        cols.Column("ends", "ends", ends, worth=5),
+        cols.Column("end_at_s", "ends", ends, cols.MOMENT, worth=5),
         cols.Column("end_interval", f"{WAITS} end", ending, worth=spread, derived=True),
+        _seconds("end_low_s", "ends in at least"),
+        _seconds("end_high_s", "ends in at most"),
         cols.Column("node_hours", hours, as_text=cols.AMOUNT, worth=3),
         cols.Column("cost", cost, as_text=cols.AMOUNT, worth=there("cost", 5)),
         cols.Column("kwh", "kWh", as_text=cols.AMOUNT, worth=there("kwh", 4)),
@@ -183,6 +188,7 @@ def _place_columns(advice: Advice, now_s: float) -> list[cols.Column]:
         cols.Column("verdict", "verdict", left=True, worth=6),
         cols.text_column("node_type", "node type", worth=typed),
     ]
+    return cols.Table(columns, advice.partitions)
 
 
 def _layouts(advice: Advice, width: int) -> str:
@@ -190,21 +196,25 @@ def _layouts(advice: Advice, width: int) -> str:
     if not advice.layouts:
         return ""
     size = advice.unit.counted(advice.layouts[0].size)
+    return f"Laid out otherwise, on {size}\n\n{layouts_table(advice).text(width=width)}"
+
+
+def layouts_table(advice: Advice) -> cols.Table:
+    """Layouts of the size that is recommended or asked for."""
     columns = [
         cols.Column("own", "", as_text=_if("this job"), left=True, worth=2),
         cols.Column("layout", "layout", left=True, worth=3),
         cols.Column("time_s", "run time", as_text=cols.SECONDS),
-        _interval(advice, 4),
+        *_interval(advice, 4),
         cols.Column("size_hours", f"{advice.unit.word}-hours", as_text=cols.AMOUNT),
         cols.Column("verdict", "verdict", left=True, worth=5),
         cols.Column("options", "options", left=True),
     ]
-    rows = cols.Table(columns, advice.layouts).text(width=width)
-    return f"Laid out otherwise, on {size}\n\n{rows}"
+    return cols.Table(columns, advice.layouts)
 
 
-def _interval(advice: Advice, worth: int) -> cols.Column:
-    """Column of the interval of run times."""
+def _interval(advice: Advice, worth: int) -> list[cols.Column]:
+    """Columns of the interval of run times: one for people, its ends for scripts."""
     title = f"{fmt.percent(advice.confidence)} of runs take"
 
     def interval(row: Row | LayoutRow | PartitionRow) -> str:
@@ -212,7 +222,11 @@ def _interval(advice: Advice, worth: int) -> cols.Column:
             return f"over {duration_text(row.low_s)}"
         return duration_range(row.low_s, row.high_s)
 
-    return cols.Column("interval", title, interval, worth=worth, derived=True)
+    return [
+        cols.Column("interval", title, interval, worth=worth, derived=True),
+        _seconds("low_s", "at least"),
+        _seconds("high_s", "at most"),
+    ]
 
 
 def _run_time(row: Row) -> str:
@@ -278,9 +292,7 @@ def _columns(advice: Advice, now_s: float) -> list[cols.Column]:
         _MARKED,
         cols.Column("nodes", advice.unit.plural),
         cols.Column("time_s", "run time", as_text=cols.SECONDS, show=_run_time, worth=cols.ALWAYS),
-        _seconds("low_s", "at least"),
-        _seconds("high_s", "at most"),
-        _interval(advice, 5),
+        *_interval(advice, 5),
         cols.Column(
             "speedup",
             "speedup",

@@ -11,7 +11,7 @@ from predictor.types import Prediction
 from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.experiments.scale import study as studies
 from slurm_plugin.text.formatting import clock, count, percent
-from slurm_plugin.text.table_columns import SECONDS, SHARE, Column, Table
+from slurm_plugin.text.table_columns import ON_REQUEST, SECONDS, SHARE, Column, Table
 
 #: The accounting counts whole seconds: shorter runs say nothing of some percent.
 _SHORTEST_S = 20.0
@@ -109,8 +109,6 @@ def table(results: Results) -> Table:
     word = results.settings.sizes.word
 
     def interval(row: Row) -> str:
-        if row.low_s is None or row.high_s is None:
-            return "-"
         return duration_range(row.low_s, row.high_s)
 
     def notes(row: Row) -> str:
@@ -120,7 +118,9 @@ def table(results: Results) -> Table:
         Column("count", results.settings.sizes.plural),
         Column("runs", "runs", worth=5),
         Column("time_s", "run time", as_text=SECONDS),
-        Column("interval", "90 % of runs", show=interval, value=interval, worth=4, left=True),
+        Column("interval", "90 % of runs", interval, worth=4, left=True, derived=True),
+        Column("low_s", "at least", as_text=SECONDS, worth=ON_REQUEST),
+        Column("high_s", "at most", as_text=SECONDS, worth=ON_REQUEST),
         Column("speedup", "speedup", as_text="{:.2f}".format),
         Column("efficiency", "efficiency", as_text=SHARE),
         Column("hours", f"{word}-hours", as_text="{:.3g}".format),

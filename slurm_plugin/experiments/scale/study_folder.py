@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sacct_ingest.files import atomic_file
 from slurm_plugin.experiments.scale import study_charts
 from slurm_plugin.experiments.scale.results import Results, proposal, table
 from slurm_plugin.reports import chart_file
+from slurm_plugin.text.table_columns import ON_REQUEST
 
 _LATEX = re.compile(r"([&%$#_{}])")
 
@@ -23,9 +25,10 @@ def write(results: Results, folder: Path) -> list[Path]:
         made.append(folder / name)
         atomic_file.write(made[-1], text.encode())
 
-    shown = table(results)
+    whole = table(results)
+    put("table.csv", whole.csv())
+    shown = replace(whole, columns=[one for one in whole.columns if one.worth != ON_REQUEST])
     titles, cells = [one.title for one in shown.columns], shown.cells()
-    put("table.csv", shown.csv())
     put("table.md", _markdown(titles, cells))
     put("table.tex", _latex(titles, cells))
     put("proposal.txt", proposal(results) + "\n")

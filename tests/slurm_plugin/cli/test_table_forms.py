@@ -6,13 +6,17 @@ from argparse import Namespace
 import pytest
 
 from predictor.forecasts.transfer_time import TransferTime
+from sacct_ingest.probes.agreement import type_profiles
 from sacct_ingest.records import Probe, Resource
 from sacct_ingest.store import DecisionSelection
 from slurm_plugin.cli.command_context import load_config
 from slurm_plugin.evaluation import report_data, waste_data
+from slurm_plugin.experiments import learn_command, plan_command, profile_command
 from slurm_plugin.experiments.forecast_command import series_table
 from slurm_plugin.experiments.probe_command import probe_table
+from slurm_plugin.experiments.scale import results
 from slurm_plugin.experiments.transfer_command import transfer_table
+from slurm_plugin.protocol.advice_messages import Advice, LayoutRow, PartitionRow
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.protocol.status_messages import WaitRow
 from slurm_plugin.reports import advice_text, curve_text, replay_text, sheets, waste_text
@@ -20,6 +24,9 @@ from slurm_plugin.reports.queue_table import queue_table
 from slurm_plugin.store_access import load_tables, open_store
 from slurm_plugin.stored_advice.advise import advise_usual
 from slurm_plugin.text.table_columns import Column, Table
+from tests.slurm_plugin.experiments.plan.made import NOW
+from tests.slurm_plugin.experiments.test_scale import FAILURES, knee, slurm_of, studied
+from tests.slurm_plugin.reports import test_eighty_columns as rows
 from tests.slurm_plugin.reports.rows import AT_S, decision, run, summarise
 from tests.slurm_plugin.reports.test_replay_text import replayed, report_of
 from tests.slurm_plugin.table_forms import check_all_forms
@@ -41,6 +48,35 @@ def test_of_applications_and_advice(config):
     assert advised
     for advice in advised:
         check_all_forms(advice_text.scripts_table(advice, now_s=AT_S))
+
+
+def test_of_places_and_layouts():
+    shared = {"time_s": 60.0, "low_s": 50.0, "high_s": 70.0, "verdict": "doubtful", "own": True}
+    places = [
+        PartitionRow(partition="=b|x", nodes=4, wait_s=9.0, end_high_s=90.0, runs=3, **shared),
+        PartitionRow(partition="c"),
+    ]
+    layouts = [LayoutRow(layout="2 tasks", options="-n 2", size=2, size_hours=0.1, **shared)]
+    advice = Advice(application="wrf", partitions=places, layouts=layouts)
+    check_all_forms(advice_text.places_table(advice, now_s=AT_S))
+    check_all_forms(advice_text.layouts_table(advice))
+
+
+def test_of_experiments(tmp_path, monkeypatch):
+    plans, profiles, (learnt, choices) = rows.two_plans(), rows.profiles(), rows.learnt()
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n")
+    monkeypatch.chdir(tmp_path)
+    study = studied(tmp_path, slurm_of(knee, FAILURES["memory"][0]))
+    for one in (
+        plan_command.steps_table(plans[0], NOW),
+        plan_command.plans_table(plans, NOW),
+        learn_command.assignments_table(learnt.expected, choices),
+        profile_command.profile_table(profiles),
+        profile_command.types_table(profiles, type_profiles(profiles)),
+        results.table(results.results_of(study)),
+    ):
+        assert one.rows
+        check_all_forms(one)
 
 
 def test_of_the_report(config):

@@ -74,26 +74,34 @@ def probe():
     yield probe_command.probe_table([value, failed]).text()
 
 
-def profile():
+def profiles():
     measured = dict.fromkeys(MEASURES, 123_456_789.0)
-    rows = [
+    return [
         NodeProfile(cluster="pine", node=f"{NAME}{n}", node_type=NAME, at_s=AT_S, **measured)
         for n in range(3)
     ]
+
+
+def profile():
+    rows = profiles()
     yield profile_command.describe(rows, type_profiles(rows))
 
 
-def plan():
+def two_plans():
     text = (
         f"storages: {{s: {{path: /s}}}}\nplaces: {{p: {{storage: s, partition: {NAME}}}}}\n"
         f"tasks: {{{NAME}: {{command: x, run_time: {{1: 20min}}}}}}\n"
     )
     made = plans(problem(text))
-    yield "\n".join(plan_command.render([made[0], made[0]], NOW, NOW + 1.0))
+    return [made[0], made[0]]
 
 
-def learn():
-    names = {f"{NAME[:12]}{n}": 1.0 for n in range(12)}
+def plan():
+    yield "\n".join(plan_command.render(two_plans(), NOW, NOW + 1.0))
+
+
+def learnt():
+    names = {f"an_attribute{n}": 1.0 for n in range(12)}
     one = Expected(
         attributes=names,
         time_s=10 * DAYS_S,
@@ -105,6 +113,11 @@ def learn():
     other = dict.fromkeys(names, 2.0)
     space = Space((names, other), dict.fromkeys(names, True))
     known = Choices(space, {space.key(names): (Assignment(1, (), (), names, "k"),)})
+    return state, known
+
+
+def learn():
+    state, known = learnt()
     yield learn_command.summary(state, 6, 1.0, "the predictions are good enough", known)
 
 
