@@ -372,6 +372,8 @@ class DecisionRow:
     unit: str = "nodes"  #: what ``nodes`` and ``requested_nodes`` count
     given_mem_mib: int | None = None  #: memory of each node that the job was to get instead ...
     asked_mem_mib: int | None = None  #: ... of what it asked for; None: that stayed
+    given_place: str = ""  #: partition or features that were to be tried first ...
+    asked_place: str = ""  #: ... of these; empty: they stayed as they were
     #: in place of a predicted wait: it starts by then if the jobs before it reach their limits
     wait_most_s: float | None = None
     request_wait_most_s: float | None = None

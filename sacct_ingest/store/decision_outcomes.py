@@ -426,8 +426,8 @@ def _decision(note: Note, run: sa.Row[Any]) -> DecisionRow:
     # Of one count another one is made by `opt_in.proven` alone.
     other = note.low < note.high or note.asked not in {None, note.nodes}
     chosen = other and (note.unit is not None or run.req_nodes == note.nodes)
-    set_otherwise = note.limit_min is not None or note.mem_mib is not None
-    applied = note.mode == "enforce" and (chosen or set_otherwise)
+    set_otherwise = note.limit_min is not None or note.mem_mib is not None or note.place
+    applied = note.mode == "enforce" and bool(chosen or set_otherwise)
     return DecisionRow(
         decision_id=note.decision_id,
         at_s=float(run.submit_s),
@@ -451,5 +451,6 @@ def _decision(note: Note, run: sa.Row[Any]) -> DecisionRow:
         soft_s=seconds_of(note.soft_min),
         limit_s=seconds_of(note.own_min),
         given_mem_mib=note.mem_mib,
+        given_place=note.place or "",
         **{name: getattr(run, name) for name in (*_SAME, *KEYS)},
     )

@@ -68,7 +68,7 @@ def prose(text: str) -> str:
 
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0020"
+HEAD: Final = "0021"
 
 metadata = sa.MetaData()
 
@@ -290,6 +290,8 @@ decisions = sa.Table(
     _real("wait_most_s"),
     _real("request_wait_most_s"),
     sa.Column("inputs", short(), nullable=False, server_default=""),
+    sa.Column("given_place", short(), nullable=False, server_default=""),
+    sa.Column("asked_place", short(), nullable=False, server_default=""),
     sa.Column("run_id", number(), sa.ForeignKey("runs.id", ondelete="SET NULL"), unique=True),
     sa.Index("ix_decisions_at_s", "at_s"),
     sa.Index("ix_decisions_key", "key", "at_s"),

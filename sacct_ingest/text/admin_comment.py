@@ -24,6 +24,7 @@ _NOTE = re.compile(
     r"v=(?P<verdict>[a-z]+),m=(?P<mode>[a-z]+),r=(?P<reason>[a-z_]+)"
     r"(?:,tl=(?P<limit_min>\d+))?(?:,tm=(?P<least_min>\d+))?"
     r"(?:,sl=(?P<soft_min>\d+)-(?P<own_min>\d+))?(?:,mm=(?P<mem_mib>\d+))?"
+    r"(?:,pl=(?P<place>[\w.:=&-]{1,200}))?"
     r"(?:,a=(?P<asked>\d+)-(?P<asked_s>\d+))?(?:,u=(?P<unit>cpus|gpus))?"
     r"(?:,p=(?P<planned_s>\d+))?(?:,l=(?P<latest_s>\d+))?(?:,o=(?P<opened_s>\d+))?(?=\s|$)"
 )
@@ -50,6 +51,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     soft_min: int | None = None  #: limit that Slurm plans with, minutes ...
     own_min: int | None = None  #: ... beside the one that the job is held to
     mem_mib: int | None = None  #: memory of each node that was set, MiB
+    place: str | None = None  #: partition or features that are tried first
     asked: int | None = None  #: count that the job would have had; older notes do not say
     asked_s: int | None = None  #: predicted run time there
     unit: str | None = None  #: of all counts; None: nodes
@@ -70,6 +72,7 @@ def build(note: Note) -> str:
     least = "" if note.least_min is None else f",tm={note.least_min}"
     soft = "" if note.soft_min is None else f",sl={note.soft_min}-{note.own_min}"
     memory = "" if note.mem_mib is None else f",mm={note.mem_mib}"
+    place = "" if note.place is None else f",pl={note.place}"
     asked = "" if note.asked is None else f",a={note.asked}-{note.asked_s}"
     unit = "" if note.unit is None else f",u={note.unit}"
     moments = (("p", note.planned_s), ("l", note.latest_s), ("o", note.opened_s))
@@ -77,7 +80,7 @@ def build(note: Note) -> str:
     return (
         f"NIMO1:{note.decision_id}:n={note.nodes},req={note.low}-{note.high},"
         f"t={note.time_s},lo={note.low_s},hi={note.high_s},"
-        f"v={note.verdict},m={note.mode},r={note.reason}{limit}{least}{soft}{memory}{asked}{unit}"
+        f"v={note.verdict},m={note.mode},r={note.reason}{limit}{least}{soft}{memory}{place}{asked}{unit}"
         f"{starts}"
     )
 

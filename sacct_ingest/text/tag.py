@@ -4,7 +4,8 @@
 says that the node count may be chosen, ``nimo:nodes=2-8`` from which counts, and ``nimo:time=set``
 that the time limit may be; with ``nimo:soft=off`` Slurm plans with it, too.  ``nimo:cpus=4-32``,
 ``nimo:tasks=8-64`` and ``nimo:gpus=1-8`` do so for CPUs of each task, tasks and GPUs,
-``nimo:mem=auto`` that memory which runs do not need may be taken off, ``nimo:learn`` that it may
+``nimo:mem=auto`` that memory which runs do not need may be taken off, ``nimo:place=auto`` that the
+faster of its partitions or constraints may be tried first, ``nimo:learn`` that it may
 run on a count that was not tried, ``nimo:learn=off`` that not; ``nimo:size=3.2G`` says how large
 the problem is, in any unit that its runs share, and ``nimo:inputs=off`` that nobody shall look at
 how large its input files are.  `nimo scale` writes ``study=NAME-NUMBER`` into the
@@ -21,7 +22,7 @@ TAG = "nimo:"
 _TAG = re.compile(r"(?:^|[\s;|])nimo:(\S*)")
 _STUDY = re.compile(r"\bnimo:off,study=(\w+)-\d")
 _NODES = re.compile(r"([1-9]\d{0,6})-([1-9]\d{0,6})")
-_TEXTS = ("app", "problem", "time", "soft", "mem", "size", "inputs", "objective")
+_TEXTS = ("app", "problem", "time", "soft", "mem", "place", "size", "inputs", "objective")
 _RANGES = ("nodes", "cpus", "tasks", "gpus")
 #: Values of each word; without one any.
 _VALUES: dict[str, str | None] = {
@@ -31,6 +32,7 @@ _VALUES: dict[str, str | None] = {
     "soft": "off",
     "inputs": "off",
     "mem": "auto|off",
+    "place": "auto|off",
     "learn": "|on|off",
     "objective": "turnaround|cost|energy",
 }
@@ -50,6 +52,7 @@ class Tag:
     time: str = ""  #: what to do with the time limit
     soft: str = ""  #: ``off``: Slurm plans with the time limit itself
     mem: str = ""  #: and with the memory: ``auto`` or ``off``
+    place: str = ""  #: whether the faster place is tried first: ``auto`` or ``off``
     learn: str = ""  #: whether it may run on a count that was not tried: ``on`` or ``off``
     size: str = ""  #: of the problem, as a number with a unit: ``3.2G``
     inputs: str = ""  #: ``off``: sizes of its input files are not looked at

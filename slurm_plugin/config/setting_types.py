@@ -97,6 +97,14 @@ class MemoryUse(StrEnum):
     AUTO = "auto"  #: unless its comment says ``nimo:mem=off``
 
 
+class PlaceUse(StrEnum):
+    """Whether the faster of the partitions or constraints that a job names is tried first."""
+
+    OFF = "off"
+    TAG = "tag"  #: where its comment says ``nimo:place=auto``
+    AUTO = "auto"  #: unless its comment says ``nimo:place=off``
+
+
 class Trust(StrEnum):
     """Whether an application may be switched off for what its predictions missed."""
 

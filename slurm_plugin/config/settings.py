@@ -48,6 +48,7 @@ class ModeRule(Match, frozen=True, kw_only=True):
     time_limit: types.TimeUse | None = None
     soft: types.SoftUse | None = None
     memory: types.MemoryUse | None = None
+    place: types.PlaceUse | None = None
     trust: types.Trust | None = None
     explore: types.Explore | None = None
     objective: types.Objective | None = None
@@ -326,6 +327,8 @@ class Config(types.Section, frozen=True, kw_only=True):
     energy: Energy = Energy()
     time_limit: TimeLimit = TimeLimit()
     memory: MemorySettings = MemorySettings()
+    #: which place is tried first; see :mod:`slurm_plugin.decision.levers.place`
+    place: types.PlaceUse = types.PlaceUse.TAG
     sharing: Sharing = Sharing()
     band: Band = Band()
     snapshot: Snapshot = Snapshot()
@@ -350,6 +353,7 @@ class Config(types.Section, frozen=True, kw_only=True):
             time_limit=next((r.time_limit for r in rules if r.time_limit), self.time_limit.use),
             soft=next((r.soft for r in rules if r.soft), self.time_limit.soft),
             memory=next((r.memory for r in rules if r.memory), self.memory.use),
+            place=next((r.place for r in rules if r.place), self.place),
             trust=next((r.trust for r in rules if r.trust), types.Trust.AUTO),
             explore=next((r.explore for r in rules if r.explore), self.policy.explore),
             objective=next((r.objective for r in rules if r.objective), self.policy.objective),
@@ -380,6 +384,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     trust: types.Trust
     soft: types.SoftUse = types.SoftUse.OFF
     memory: types.MemoryUse = types.MemoryUse.TAG
+    place: types.PlaceUse = types.PlaceUse.TAG
     explore: types.Explore = types.Explore.ON
     objective: types.Objective = types.Objective.TURNAROUND
     proven: types.Proven = types.Proven.OFF

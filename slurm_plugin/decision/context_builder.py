@@ -34,13 +34,13 @@ from slurm_plugin.decision.eligibility import (
 from slurm_plugin.decision.job_keys import asked_job, attributes_of, identity_of
 from slurm_plugin.decision.lookup import PredictionLookup, shared_by
 from slurm_plugin.decision.request import Request
-from slurm_plugin.decision.situation import Situation
+from slurm_plugin.decision.situation import PlaceOption, Situation
 from slurm_plugin.decision.sized_supply import sized_supply, sizes_between
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import AllocationRequest, Job
 from slurm_plugin.slurm.cluster_state import Awaited, Cluster, Partition, RequestRules
 from slurm_plugin.slurm.footprint import footprint
-from slurm_plugin.slurm.node_pool import NodeShare
+from slurm_plugin.slurm.node_pool import NodeShare, alternatives
 from slurm_plugin.slurm.partition_view import (
     Place,
     TermsCache,
@@ -268,7 +268,28 @@ class ContextBuilder:
             blind=self._blind(partition, now_s, unready=bool(wait)),
             unready=bool(wait),
         )
+        if prompt and table and table.node_type and cluster and request.orders_places and not wait:
+            made = replace(made, places=self._place_options(asked, cluster, table, request))
         return on_nodes(made, self._type(asked, partition) if table and table.node_type else "")
+
+    def _place_options(
+        self, job: AllocationRequest, cluster: Cluster, table: PredictionTable, request: Request
+    ) -> tuple[PlaceOption, ...]:
+        """Give the partitions that a job names, or else the alternatives of its constraint."""
+        names = job.partition.split(",")
+        parts = [cluster.partitions.get(name) for name in names]
+        kinds = [(name, job, part) for name, part in zip(names, parts, strict=True)]
+        if len(names) == 1 and alternatives(job.features) is not None:
+            words = job.features.split("|")
+            kinds = [(word, replace(job, features=word), parts[0]) for word in words]
+        options = []
+        for name, one, part in kinds:
+            node_type = self._type(one, part)
+            if part is None or not node_type:
+                return ()
+            typed = for_limit(for_type(table, node_type), request.limit_s)
+            options.append(PlaceOption(name, part.tier, typed))
+        return tuple(options)
 
     def without_data(self, job: Job, now_s: float) -> Situation:
         """Context of a job that is not looked at any closer."""

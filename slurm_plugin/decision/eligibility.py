@@ -297,6 +297,7 @@ def resolve(  # noqa: PLR0913 - each by its name
         begin_s=job.begin_time if job.begin_time else -inf,
         mem_node_bytes=None if sized else memory_bytes(job, rules),
         lower_memory=fixed not in _UNTIMED and lowers,
+        orders_places=fixed not in _UNTIMED and _orders(job, tag, settings),
         fixed=fixed,
         distrusted=distrusted,
         time_use=_time_use(job, tag, fixed, site_use, sized=sized),
@@ -398,6 +399,16 @@ def distrust(
 
 #: Requests whose jobs are not what the prediction is about, or that are to be left alone.
 _UNTIMED = frozenset({Reason.OPTED_OUT, Reason.HET})
+
+
+def _orders(job: Job, tag: Tag | None, settings: JobSettings) -> bool:
+    """Whether the faster of a job's partitions or constraints may be tried first."""
+    place, use = tag.place if tag else "", settings.place
+    wanted = (use is types.PlaceUse.AUTO and place != types.PlaceUse.OFF) or (
+        use is types.PlaceUse.TAG and place == types.PlaceUse.AUTO
+    )
+    several = "," in job.partition or ("|" in job.features and not job.prefer)
+    return wanted and several and job.places and not (job.req_nodes or job.reservation)
 
 
 def _plans(job: Job, tag: Tag | None) -> bool:

@@ -79,6 +79,7 @@ class Request(CountRequest, frozen=True, kw_only=True):
     soft: bool = False  #: Slurm may plan with less than its time limit
     unit: Unit = Unit.NODES  #: of all counts
     lower_memory: bool = False  #: memory that its runs do not need may be taken off
+    orders_places: bool = False  #: the faster of its partitions or constraints may be tried first
     advised: bool = False  #: before a deadline it gets the limit of the line to paste
     reopens: bool = False  #: nimod gives it its range back where it does not start as planned
     given: tuple[int, int] = (0, 0)  #: fewest and most nodes that its user gave; 0: none

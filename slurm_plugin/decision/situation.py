@@ -1,6 +1,7 @@
 """What is decided on: one request with all data on it at the moment of its submission."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,6 +27,14 @@ class PartitionContext:
     partition: str = ""
 
 
+class PlaceOption(NamedTuple):
+    """One of the places that a job names: a partition, or features."""
+
+    name: str
+    tier: int  #: jobs of a higher one go first; of features all the same
+    table: PredictionTable  #: for its nodes, which are of one type
+
+
 class Situation(msgspec.Struct, frozen=True):
     """What a job asks for, what its application takes, and what there is of nodes."""
 
@@ -38,5 +47,7 @@ class Situation(msgspec.Struct, frozen=True):
     site: JobSettings = _OBSERVED  #: what the site wants for such jobs
     partition: Partition | None = None  #: None: unknown, or several
     node_type: str = ""  #: of the nodes it may get; empty: unknown, or they differ
+    #: those between which Slurm would choose; none: nobody asks, or of one nothing is known
+    places: tuple[PlaceOption, ...] = ()
     blind: Reason | None = None  #: why the nodes that it would run on are unknown
     unready: bool = False  #: its nodes are not counted yet, so that the partition is left out

@@ -46,7 +46,8 @@ _LEFT_ALONE = frozenset(
 _SAME = (
     *("user_id", "name", "min_nodes", "max_nodes", "ntasks_per_node", "cpus_per_task"),
     *("time_limit", "time_min", "array_inx", "het_job_offset", "deadline", "begin_time"),
-    *("min_mem_per_node", "min_mem_per_cpu", "features", "licenses", "reservation"),
+    *("min_mem_per_node", "min_mem_per_cpu", "features", "prefer", "licenses"),
+    "reservation",
     *("dependency", "req_nodes", "exc_nodes"),
     *("contiguous", "segment_size", "shared", "req_switch"),
 )
@@ -58,6 +59,12 @@ _SAME_TASKS = ("num_tasks", "ntasks_per_socket")
 #: Fields of a change that are another size than a node count; a command writes them itself.
 _SIZES = ("num_tasks", "ntasks_per_node", "cpus_per_task")
 _DEVICES = ("tres_per_job", "tres_per_node", "tres_per_task")
+
+#: Fields of a change that job_submit sees to.
+_BY_JOB_SUBMIT = (
+    *("min_mem_per_node", "min_mem_per_cpu", "soft_min", "soft_until"),
+    *("partition", "prefer"),
+)
 
 #: User and ticket.
 TicketKey = tuple[int, str]
@@ -202,8 +209,7 @@ def given_of(answer: Answer, hook: int) -> Change | None:
     change = answer.set
     if answer.action != "set" or change is None:
         return None
-    # job_submit sees to these
-    left = dict.fromkeys(("min_mem_per_node", "min_mem_per_cpu", "soft_min", "soft_until"))
+    left = dict.fromkeys(_BY_JOB_SUBMIT)
     if change.min_nodes is not None:
         return msgspec.structs.replace(change, num_tasks=None, min_cpus=None, **left)
     sized = any(getattr(change, name) is not None for name in (*_SIZES, *_DEVICES))
@@ -227,7 +233,11 @@ def job_of(command: Command, *, user: str, uid: int, now_s: float) -> Job | None
     fields = job_fields(line, command.script, Submitter(user, uid, command.work_dir), now_s=now_s)
     job = make_job(fields)
     return msgspec.structs.replace(
-        job, hook=command.hook, input_text=command.input_text, inputs=command.inputs
+        job,
+        hook=command.hook,
+        places=command.places,
+        input_text=command.input_text,
+        inputs=command.inputs,
     )
 
 

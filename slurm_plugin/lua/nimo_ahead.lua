@@ -70,7 +70,7 @@ local function question(settings, options, epoch, how, level, inputs)
   if #given > MAX_TEXT_BYTES then return nil end
   -- On one line; a line's end within a text is escaped already.
   given = encoding.valid_utf8(given:gsub("[\r\n]", " "), nil)
-  return ('{"v":%d,"op":"prepare",%s"command":{"hook":%d,"program":%s,"work_dir":%s,"script":%s,"times":{%s},'
+  return ('{"v":%d,"op":"prepare",%s"command":{"hook":%d,"places":true,"program":%s,"work_dir":%s,"script":%s,"times":{%s},'
     .. '"input_text":%s,"inputs":%s,"given":%s}}\n'):format(M.VERSION, how, level,
     encoding.quoted(options.type or ""), encoding.quoted(os.getenv("PWD") or ""),
     encoding.quoted(script), times(options, epoch),

@@ -14,6 +14,8 @@ M.FIELDS = {
   "min_nodes", "max_nodes", "num_tasks", "ntasks_per_node", "cpus_per_task", "min_cpus",
   "time_limit", "time_min",
 }
+--- Texts of a change that say which place is tried first.
+M.PLACES = { "partition", "prefer" }
 -- A time_min to plan with, and until when it is one.
 local SOFT = { "soft_min", "soft_until" }
 local SOFT_S = 60 -- for which nimod's word is good
@@ -128,6 +130,26 @@ local function check_soft(change, job, settings)
   end
 end
 
+local function sorted(names)
+  local list = {}
+  for name in names:gmatch("[^,]+") do list[#list + 1] = name end
+  table.sort(list)
+  return table.concat(list, ",")
+end
+
+-- The user's own partitions in another order, or one of the alternatives of the user's constraint.
+local function check_place(change, job)
+  local names, prefer = change.partition, change.prefer
+  if names and sorted(names) ~= sorted(job.partition or "") then
+    return "its partitions are others"
+  end
+  if not prefer then return nil end
+  local own = "|" .. (job.features or "") .. "|"
+  if job.prefer or prefer:find("|", 1, true) or not own:find("|" .. prefer .. "|", 1, true) then
+    return "its features are others"
+  end
+end
+
 local function check_text(answer, field, most_bytes)
   local text = answer[field]
   if text ~= nil and (type(text) ~= "string" or #text > most_bytes) then return "bad " .. field end
@@ -135,10 +157,11 @@ end
 
 local function check_change(change, job, partitions, settings, environment)
   local numbers = shared.joined(shared.joined(M.FIELDS, SOFT), memory.FIELDS)
-  return shared.malformed(change, numbers, sizes.DEVICES)
+  return shared.malformed(change, numbers, shared.joined(sizes.DEVICES, M.PLACES))
     or check_nodes(change, job, partitions) or check_tasks(change, job, settings)
     or check_cpus(change, job) or check_limit(change, job, partitions, settings)
-    or check_time_min(change, job, partitions, settings) or check_soft(change, job, settings)
+    or check_time_min(change, job, partitions, settings) or check_place(change, job)
+    or check_soft(change, job, settings)
     or memory.fault(change, job, partitions, settings, environment or {})
 end
 

@@ -39,7 +39,7 @@ local STRINGS = {}
 for _, field in ipairs({
   "user_name", "name", "dependency", "reservation", "req_nodes", "exc_nodes", "features",
   "licenses", "array_inx", "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task",
-  "work_dir", "comment", "mem_per_tres",
+  "work_dir", "comment", "mem_per_tres", "prefer",
 }) do STRINGS[field] = true end
 
 -- Fields of a job that name its GPUs, and its variables that do.
@@ -115,6 +115,12 @@ end
 -- Fields that are more than one of Slurm's.
 local MADE = {
   hook = function() return shared.LEVEL end,
+  -- Whether there are places of which one can be tried first.
+  places = function(job_desc)
+    local partitions, features = text_of(job_desc, "partition"), text_of(job_desc, "features")
+    local several = partitions and partitions:find(",", 1, true)
+    return (several or features and features:find("|", 1, true)) and true or nil
+  end,
   named = function(job_desc)
     local names = {}
     for _, field in ipairs({ "account", "qos", "partition" }) do
@@ -280,6 +286,11 @@ local function planned(job_desc, answer)
     end
   end
   for _, field in ipairs(check.FIELDS) do
+    if change[field] then
+      writes[#writes + 1] = { at = job_desc, key = field, value = change[field] }
+    end
+  end
+  for _, field in ipairs(check.PLACES) do
     if change[field] then
       writes[#writes + 1] = { at = job_desc, key = field, value = change[field] }
     end

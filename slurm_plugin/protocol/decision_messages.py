@@ -26,6 +26,8 @@ class Change(msgspec.Struct, omit_defaults=True, kw_only=True):
     soft_until: int | None = None  #: ... as nimod has seen: good until then, seconds of the epoch
     min_mem_per_node: int | None = None  #: MiB, less than the job asks for
     min_mem_per_cpu: int | None = None  #: MiB
+    partition: str | None = None  #: the job's own ones in another order
+    prefer: str | None = None  #: one of the alternatives in the job's features
 
 
 class Answer(Message, omit_defaults=True, kw_only=True):

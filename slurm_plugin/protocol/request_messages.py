@@ -108,6 +108,8 @@ class Job(AllocationRequest, frozen=True, omit_defaults=True, kw_only=True):
     ticket: Name = ""  #: of the decision that cli_filter had asked for
     #: which of account, QOS and partition the user named, in this order: the hook fills in the rest
     named: Name | None = None
+    prefer: Terms = ""  #: features that the user prefers
+    places: bool = False  #: the hook can write another order of partitions, and preferred features
     node_sizes: bool = False  #: the command line lists node counts, of which the ends are seen
     hook: Count = 0  #: what the hook that asks can write, one of `HookLevel`
 
@@ -131,6 +133,7 @@ class Command(msgspec.Struct, omit_defaults=True, kw_only=True):
     input_text: str = ""  #: as of a job
     inputs: Name = ""  #: as of a job
     hook: Count = 0  #: as of a job
+    places: bool = False  #: as of a job
     #: what ``slurm.json_cli_options`` says, in place of ``options`` and ``argv``
     given: msgspec.Raw = msgspec.Raw()
     times: dict[str, str] = {}  #: options in ``given`` that are points in time, as ``uts...``

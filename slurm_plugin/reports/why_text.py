@@ -166,6 +166,9 @@ def _changed(one: DecisionRow) -> str:
     if one.given_mem_mib is not None:
         asked = f" instead of {one.asked_mem_mib}M" if one.asked_mem_mib else ""
         changes.append(f"--mem={one.given_mem_mib}M{asked}")
+    if one.given_place:
+        asked = f" of {fmt.printable(one.asked_place)}" if one.asked_place else ""
+        changes.append(f"{fmt.printable(one.given_place)} as the first{asked}")
     return f"The job was given {' and '.join(changes)}." if changes else ""
 
 

@@ -186,6 +186,7 @@ _READERS: dict[str, _Reader] = {
     "chdir": _text("work_dir"),
     "comment": _text("comment"),
     "constraint": _text("features"),
+    "prefer": _text("prefer"),
     "cpus-per-gpu": lambda value: {"cpus_per_tres": f"gres/gpu:{value}"},
     "cpus-per-task": _number("cpus_per_task"),
     "dependency": _text("dependency"),

@@ -192,6 +192,8 @@ def title_of(one: DecisionRow, run: RunRow | None) -> str:
         done = f"a limit of {duration_text(one.given_limit_s)}"
     elif one.given_mem_mib:
         done = f"--mem={one.given_mem_mib}M"
+    elif one.given_place:
+        done = f"{one.given_place} first"
     else:
         return f"{job}: left as it was"
     return f"{job}: {done}" if one.applied else f"{job}: {done}, had NIMO changed it"

@@ -403,3 +403,41 @@ def test_memory_has_a_least_where_the_hook_cannot_see_what_the_job_would_have(ho
     # A job that names its memory has its own share of it.
     hooks.answer(memory(min_mem_per_node=250))
     assert hooks.submit(**NODE).job["min_mem_per_node"] == 250
+
+
+@pytest.mark.parametrize(
+    ("job", "change"),
+    [
+        ({"partition": "slow,fast"}, {"partition": "fast,slow"}),
+        ({"features": "a&ib|b"}, {"prefer": "a&ib"}),
+    ],
+)
+def test_a_place_is_put_first(hooks, job, change):
+    hooks.answer(memory(**change))
+    outcome = hooks.submit(**job)
+    assert outcome.log == []
+    assert outcome.job == {**outcome.job, **job, **change}
+    assert hooks.asked()[-1]["job"]["places"] is True
+
+
+@pytest.mark.parametrize(
+    ("job", "change", "why"),
+    [
+        ({"partition": "slow,fast"}, {"partition": "fast"}, "its partitions are others"),
+        ({"partition": "slow,fast"}, {"partition": "fast,slow,gpu"}, "its partitions are others"),
+        ({"partition": "slow"}, {"partition": "fast"}, "its partitions are others"),
+        ({}, {"partition": "fast,slow"}, "its partitions are others"),
+        ({"partition": "slow,fast"}, {"partition": 7}, "bad partition"),
+        ({"features": "a|b"}, {"prefer": "c"}, "its features are others"),
+        ({"features": "a|b"}, {"prefer": "a|b"}, "its features are others"),
+        ({"features": "a|b"}, {"prefer": ""}, "its features are others"),
+        ({"features": "a|b", "prefer": "a"}, {"prefer": "b"}, "its features are others"),
+        ({"features": "a.|b"}, {"prefer": ".."}, "its features are others"),
+        ({}, {"prefer": "b"}, "its features are others"),
+    ],
+)
+def test_a_place_that_the_job_does_not_name_is_not_written(hooks, job, change, why):
+    hooks.answer(memory(**change))
+    outcome = hooks.submit(**job)
+    assert outcome.writes == []
+    assert why in outcome.log[0]

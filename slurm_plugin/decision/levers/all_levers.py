@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from slurm_plugin.decision.levers import memory, node_count, soft_limit, start, time_limit
+from slurm_plugin.decision.levers import memory, node_count, place, soft_limit, start, time_limit
 from slurm_plugin.decision.levers.lever import Lever, Surroundings
 from slurm_plugin.decision.messages import guessed_from
 from slurm_plugin.decision.policy import Decision, without_times
@@ -16,9 +16,10 @@ LEVERS: tuple[Lever, ...] = (
     start.adjustment,
     time_limit.adjustment,
     memory.adjustment,
+    place.adjustment,
     soft_limit.adjustment,
 )
-_WORDS = (time_limit.TAG_WORD, memory.TAG_WORD)
+_WORDS = (time_limit.TAG_WORD, memory.TAG_WORD, place.TAG_WORD)
 #: Between a word of a tag and why it comes to nothing.
 UNHEEDED = " changes nothing: "
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from predictor.table import covers
+from predictor.types import PredictionTable
 from sacct_ingest.text.tag import Tag
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.adjustment import Adjustment
@@ -36,3 +38,13 @@ class TagWord:
     asked_in_vain: Callable[[Tag, Situation, Decision], bool]
     #: What of its own kept it from a job whose prediction is good; empty: nothing.
     obstacle: Callable[[Situation, Decision], str]
+
+
+def size_of(case: Situation, decided: Decision, table: PredictionTable) -> int | None:
+    """Size to look up: the chosen one, or that of the request; None: no run says anything of it."""
+    if decided.chosen is not None:
+        return decided.chosen.nodes
+    size = case.request.asked or case.request.low
+    if table.is_guess and table.nodes:  # what a user's jobs are like says the same of all sizes
+        size = min(max(size, table.nodes[0]), table.nodes[-1])
+    return size if covers(table, size) else None

@@ -6,14 +6,14 @@ nothing is set unless the option has just been seen.
 """
 
 from predictor.application.request import for_request
-from predictor.table import at, covers
+from predictor.table import at
 from predictor.types import PredictionTable
 from sacct_ingest.records import JobState
 from sacct_ingest.text.durations import duration_text
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.decision.adjustment import Adjustment
 from slurm_plugin.decision.levers import time_limit
-from slurm_plugin.decision.levers.lever import Surroundings
+from slurm_plugin.decision.levers.lever import Surroundings, size_of
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.soft_plans import planned_s
@@ -34,7 +34,7 @@ def adjustment(case: Situation, decided: Decision, around: Surroundings) -> Adju
     table = case.table
     if decided.request is not None:
         table = for_request(table, decided.request.nodes, case.request.given)
-    size = _size(case, decided, table)
+    size = size_of(case, decided, table)
     if size is None or case.request.distrusted or _is_chain(table):
         return None
     rules, own_s = around.config.time_limit, 60.0 * minutes
@@ -75,13 +75,3 @@ def _is_chain(table: PredictionTable) -> bool:
     """Whether runs are links of a chain, which run until their limit."""
     at_limit = sum(one.runs for one in table.endings if one.state == JobState.TIMEOUT)
     return 2 * at_limit > sum(one.runs for one in table.endings)
-
-
-def _size(case: Situation, decided: Decision, table: PredictionTable) -> int | None:
-    """Size to look up: the chosen one, or that of the request; None: no run says anything of it."""
-    if decided.chosen is not None:
-        return decided.chosen.nodes
-    size = case.request.asked or case.request.low
-    if table.is_guess and table.nodes:  # what a user's jobs are like says the same of all sizes
-        size = min(max(size, table.nodes[0]), table.nodes[-1])
-    return size if covers(table, size) else None

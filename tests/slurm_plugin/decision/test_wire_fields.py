@@ -30,6 +30,8 @@ SHOWN_BY = {
     "inputs": "tests/end_to_end/test_inputs.py: predictions by size",
     "inputs_changed_s": "tests/predictor/tables/test_split.py: runs from before a change",
     "hook": "decision/test_sizes.py: old hooks",
+    "prefer": "decision/test_place_lever.py: who prefers nodes keeps to them",
+    "places": "decision/test_place_lever.py: old hooks",
     "ticket": "decision/test_tickets.py",
     "named": "decision/test_tickets.py",
     "script_cut": "nothing: a script that was cut is read as far as it goes",
