@@ -98,23 +98,31 @@ def main() -> None:
     _bench.write(args.json, reports=rows)
 
 
-def fill(url: str, size: int) -> None:
-    """Make a store with this many decisions and runs."""
+def fill(url: str, size: int, *, applications: int = 0) -> None:
+    """Make a store with this many decisions and runs.
+
+    applications: how many have prediction tables, under their numbers; 0: none has.
+    """
     rng, begin_s = Random(size), int(time.time()) - 60 * size
     with Store.open(url) as store:
         for start in range(0, size, 10_000):
             pairs = [
-                made(begin_s + 60 * i, i, rng) for i in range(start, min(size, start + 10_000))
+                made(begin_s + 60 * i, i, rng, applications=applications)
+                for i in range(start, min(size, start + 10_000))
             ]
             store.runs.add(run for _, run in pairs)
             store.decisions.add([decision for decision, _ in pairs])
         store.decisions.join_outcomes()
 
 
-def made(at_s: int, number: int, rng: Random) -> tuple[DecisionRow, JobRun]:
+def made(
+    at_s: int, number: int, rng: Random, *, applications: int = 0
+) -> tuple[DecisionRow, JobRun]:
     """One decision and its run: four nodes where two were asked for, or left alone."""
     mode = rng.choice(MODES)
-    user, name = f"user{number % 100}", f"app{number % 1000}"
+    of = rng.randrange(applications) if applications else number % 1000
+    user, name = f"user{of % 100}", f"app{of}"
+    key = f"{of:024x}" if applications else f"{user}/{name}"
     chosen, applied = rng.random() < 0.5, mode == "enforce"
     nodes = 4 if chosen and applied else 2
     time_s = 1000.0 if nodes == 4 else 1800.0
@@ -123,7 +131,7 @@ def made(at_s: int, number: int, rng: Random) -> tuple[DecisionRow, JobRun]:
         decision_id=f"{number:012x}", cluster="pine", at_s=float(at_s), mode=mode,
         action="set" if chosen else "keep", reason="cheapest" if chosen else rng.choice(REASONS),
         user=user, name=name, account="hpc", partition="batch", key_level="line",
-        key=f"{user}/{name}", label=f"{user}/{name}", verdict="reliable", requested_nodes=2,
+        key=key, label=f"{user}/{name}", verdict="reliable", requested_nodes=2,
         nodes=4 if chosen else 2, applied=chosen and applied,
         predicted_s=1000.0 if chosen else 1800.0, low_s=870.0 if chosen else 1560.0,
         high_s=1150.0 if chosen else 2070.0, request_predicted_s=1800.0, request_low_s=1560.0,

@@ -6,6 +6,9 @@ same run: a page of a few words from the same server (what HTTP alone costs), an
 of the store without the catalogue in memory (what a page would cost that reads all tables).
 
 CPU is the server's own, a page: it says on a busy machine what the wall time says on an idle one.
+``--decisions`` and ``--applications`` give one size of site, whose decisions are of its
+applications and of which pages show the last seven days.  Then some pages are asked for cold, too,
+of a server that has just begun: until its first answer, and until the page is there.
 """
 
 import http.client
@@ -43,22 +46,38 @@ PAGES = {
     "decisions of a user": "/decisions?user=user7",
     "overview": "/",
     "report": "/report",
+    "savings": "/savings",
+    "queue": "/queue",
 }
+
+_Server = tuple[http.client.HTTPConnection, Callable[[], float]]
+COLD = ("overview", "applications", "one application", "savings", "report", "queue")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Fill, measure, print."""
-    args = _bench.options(__doc__ or "").parse_args(argv)
+    parser = _bench.options(__doc__ or "")
+    parser.add_argument("--decisions", type=int, help="decisions, each with its run")
+    parser.add_argument("--applications", type=int, default=10_000)
+    args = parser.parse_args(argv)
     sizes = ((1_000, 2_000),) if args.quick else ((1_000, 10_000), (10_000, 100_000))
+    if args.decisions:
+        sizes = ((args.applications, args.decisions),)
     rows: list[dict[str, Any]] = []
+    cold: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         for applications, decisions in sizes:
             path = Path(folder) / f"{applications}.db"
-            fill(str(path), decisions)
+            whole = 0 if args.decisions else 36_500
+            fill(str(path), decisions, applications=applications if args.decisions else 0)
             _fill(path, applications)
-            rows += _measured(path, applications, repeats=10 if args.quick else 40)
+            rows += _measured(path, applications, repeats=10 if args.quick else 40, days=whole)
+            if args.decisions:
+                cold += [_cold(path, applications, name) for name in COLD]
     _bench.table(rows, title="Pages for browsers")
-    _bench.write(args.json, pages=rows)
+    if cold:
+        _bench.table(cold, title="Of a server that has just begun")
+    _bench.write(args.json, pages=rows, cold=cold)
     return 0
 
 
@@ -84,9 +103,30 @@ def _fit(number: int, rng: Random) -> FitRow:
     return row_of(table)
 
 
-def _measured(path: Path, applications: int, *, repeats: int) -> Iterator[dict[str, Any]]:
+def _cold(path: Path, applications: int, name: str) -> dict[str, Any]:
+    """Ask a server that has just begun for one page, as a browser does."""
+    address = PAGES[name].format(key=f"{applications // 2:024x}")
+    with _serving(path, days=0) as (connection, cpu_s):
+        before_s, began = cpu_s(), time.perf_counter()
+        status = _status(connection, address)
+        first_s, first_cpu_s = time.perf_counter() - began, cpu_s() - before_s
+        while status == 503:
+            time.sleep(0.5)
+            status = _status(connection, address)
+        return {
+            "page": name,
+            "first answer ms": first_s * 1000,
+            "its CPU ms": first_cpu_s * 1000,
+            "page ms": (time.perf_counter() - began) * 1000,
+            "CPU ms": (cpu_s() - before_s) * 1000,
+        }
+
+
+def _measured(
+    path: Path, applications: int, *, repeats: int, days: int
+) -> Iterator[dict[str, Any]]:
     first = None
-    with _serving(path) as (connection, cpu_s):
+    with _serving(path, days=days) as (connection, cpu_s):
         # Its first sum of all decisions is made beside, from the start on: not to be timed here.
         warm_s = _timed(lambda: _get(connection, PAGES["overview"]))
         summing_s = cpu_s()
@@ -129,11 +169,14 @@ def _listed(path: Path) -> tuple[str, float, float]:
 
 
 @contextmanager
-def _serving(path: Path) -> Iterator[tuple[http.client.HTTPConnection, Callable[[], float]]]:
-    """Start a server; gives a connection to it and what tells the CPU time that it has used."""
-    # Made-up decisions are of any year: all of them are of the last days.
+def _serving(path: Path, *, days: int) -> Iterator[_Server]:
+    """Start a server; gives a connection to it and what tells the CPU time that it has used.
+
+    days: that the overview is about; 0: as many as where nothing is set.
+    """
     config = path.with_suffix(".yaml")
-    config.write_text(f"store: sqlite:///{path}\nweb: {{days: 36500}}\n")
+    shown = f"web: {{days: {days}}}\n" if days else ""
+    config.write_text(f"store: sqlite:///{path}\n{shown}")
     argv = [sys.executable, "-c", _CODE, "web", "--listen", "127.0.0.1:0", "--config", str(config)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -151,11 +194,17 @@ def _cpu_s(pid: int) -> float:
 
 
 def _get(connection: http.client.HTTPConnection, address: str) -> None:
+    while (status := _status(connection, address)) == 503:
+        time.sleep(0.05)
+    if status not in (200, 404):
+        raise RuntimeError(f"{address}: {status}")
+
+
+def _status(connection: http.client.HTTPConnection, address: str) -> int:
     connection.request("GET", address)
     answer = connection.getresponse()
     answer.read()
-    if answer.status not in (200, 404):
-        raise RuntimeError(f"{address}: {answer.status}")
+    return answer.status
 
 
 def _timed(call: Callable[[], Any]) -> float:

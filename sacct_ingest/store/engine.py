@@ -5,6 +5,7 @@ import re
 import shutil
 import sqlite3
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -115,8 +116,19 @@ def parts(given: Sequence[_One], most: int = LISTED) -> Iterator[Sequence[_One]]
 
 
 def any_of(columns: Iterable[Any], keys: Iterable[Sequence[Any]]) -> sa.ColumnElement[bool]:
-    """Condition for rows with one of these keys; of lists of keys SQLite would read all rows."""
-    return sa.or_(sa.false(), *(sa.and_(*map(eq, columns, key)) for key in keys))
+    """Condition for rows with one of these keys; of lists of keys SQLite would read all rows.
+
+    Keys that differ in their last value only are listed by that: a condition for each would take
+    longer to write than the rows to read.
+    """
+    *front, last = columns
+    groups: defaultdict[tuple[Any, ...], list[Any]] = defaultdict(list)
+    for *beginning, end in keys:
+        groups[tuple(beginning)].append(end)
+    conditions = (
+        sa.and_(*map(eq, front, beginning), last.in_(ends)) for beginning, ends in groups.items()
+    )
+    return sa.or_(sa.false(), *conditions)
 
 
 def put(

@@ -25,7 +25,7 @@ from slurm_plugin.web import (
     start_pages,
     view,
 )
-from slurm_plugin.web.data import PageData
+from slurm_plugin.web.data import NotReady, PageData
 from slurm_plugin.web.view import BadQuery, PageMissing, View
 from slurm_plugin.web.viewer import Proxies, Unauthenticated, Viewer, user_of
 
@@ -46,6 +46,7 @@ HEADERS = {
     "X-Frame-Options": "DENY",
     "X-Robots-Tag": "noindex",
 }
+_AGAIN_S = 2  #: after which a page is asked for again that takes its time
 _PRIVATE = "private, no-cache"
 _FOR_EVER = "private, max-age=31536000, immutable"
 #: Path -> page.
@@ -147,6 +148,10 @@ def _answer(
         return _message(site.config, None, 403, f"The user of this request is unknown: {refused}")
     try:
         text = page(View(site, viewer, request.query_params))
+    except NotReady:
+        words = "The jobs of this page are being added up; it comes by itself when that is done"
+        again = {"Refresh": str(_AGAIN_S), "Retry-After": str(_AGAIN_S)}
+        return _message(site.config, viewer, 503, words, title="One moment", **again)
     except (PageMissing, BadQuery, NimoError) as error:
         return _error_page(site.config, error, viewer)
     kind = "text/csv" if page is report_pages.table_csv else "text/html"
@@ -166,9 +171,15 @@ def _error_page(config: Config, error: Exception, viewer: Viewer | None = None) 
 
 
 def _message(
-    config: Config, viewer: Viewer | None, status: int, text: str, **headers: str
+    config: Config,
+    viewer: Viewer | None,
+    status: int,
+    text: str,
+    *,
+    title: str = "",
+    **headers: str,
 ) -> Response:
-    title = _TITLES.get(status, "This cannot be shown")
+    title = title or _TITLES.get(status, "This cannot be shown")
     page = view.render(config, viewer, "message.html.j2", title, text=f"{text}.")
     return HTMLResponse(page, status, {"Cache-Control": "no-store", **headers})
 

@@ -193,6 +193,7 @@ _DAY_S = 86_400.0
 _STORE_S = 60.0  #: a read-only file shows its changes only when opened anew
 _CATALOGUE_S = 5.0  #: between looks whether a refit has written
 _OLDEST_CATALOGUE_S = 3600.0
+_SHARE = 0.05  #: of the time that making values again may take
 _REPORT_S, _OLDEST_REPORT_S = 60.0, 3600.0
 _WASTE_S = 1800.0
 #: Days of a user's jobs whose waste a page says, and the most starts that it looks at.
@@ -210,14 +211,19 @@ Value = TypeVar("Value")
 class _Slot(Generic[Value]):
     lock: threading.Lock = field(default_factory=threading.Lock)
     made_s: float = 0.0
+    took_s: float = 0.0
     values: list[Value] = field(default_factory=list)  #: none or one
+
+
+class NotReady(Exception):  # noqa: N818 - a state, not an error
+    """What a page is made of is still being computed."""
 
 
 class RefreshingCache(Generic[Key, Value]):
     """Values by key.
 
     make: makes the value of a key.
-    keep_s: for how long a value is good.
+    keep_s: for how long a value is good; one that takes long to make is good for longer.
     serve_s: up to this age an old value is returned while a thread computes a new one.  Beyond it
         the caller waits for the new value.
     most: most keys in the cache; the least recently used ones leave first.
@@ -241,8 +247,12 @@ class RefreshingCache(Generic[Key, Value]):
         self._lock = threading.Lock()
         self._slots: OrderedDict[Key, _Slot[Value]] = OrderedDict()
 
-    def get(self, key: Key) -> Value:
-        """Return the value of a key; compute it where the cache has none that is young enough."""
+    def get(self, key: Key, *, patience_s: float | None = None) -> Value:
+        """Return the value of a key; compute it where the cache has none that is young enough.
+
+        patience_s: for how long to wait for it; None: until it is there.
+        Raises NotReady: it takes longer.
+        """
         with self._lock:
             slot = self._slots.setdefault(key, _Slot())
             self._slots.move_to_end(key)
@@ -250,18 +260,30 @@ class RefreshingCache(Generic[Key, Value]):
                 self._slots.popitem(last=False)
         if slot.values:
             value, age_s = slot.values[0], self._clock() - slot.made_s
-            if self._keep_s < age_s <= self._serve_s:
+            keep_s = self._good_s(slot)
+            if keep_s < age_s <= self._serve_s:
                 self._renew_beside(key, slot)
-            if age_s <= max(self._keep_s, self._serve_s):
+            if age_s <= max(keep_s, self._serve_s):
                 return value
-        with slot.lock:
-            if not slot.values or self._clock() - slot.made_s > self._keep_s:
+        if patience_s is not None:
+            self._renew_beside(key, slot)
+        if not slot.lock.acquire(timeout=-1 if patience_s is None else patience_s):
+            raise NotReady
+        try:
+            if not slot.values or self._clock() - slot.made_s > self._good_s(slot):
                 self._renew(key, slot)
             return slot.values[0]
+        finally:
+            slot.lock.release()
+
+    def _good_s(self, slot: _Slot[Value]) -> float:
+        return max(self._keep_s, slot.took_s / _SHARE)
 
     def _renew(self, key: Key, slot: _Slot[Value]) -> None:
+        began_s = self._clock()
         slot.values[:] = [self._make(key)]
         slot.made_s = self._clock()
+        slot.took_s = slot.made_s - began_s
 
     def _renew_beside(self, key: Key, slot: _Slot[Value]) -> None:
         if not slot.lock.acquire(blocking=False):
@@ -299,6 +321,7 @@ class PageData:
     open_store: opens the store; raises StoreError.
     visibility: returns whose jobs a user (uid, name) may see; runs Slurm commands.
     service: what nimod and checks say.
+    patience_s: for how long a page waits for the sums of a report; None: until they are there.
     """
 
     def __init__(
@@ -307,8 +330,11 @@ class PageData:
         open_store: Callable[[], Store],
         visibility: Callable[[User], PrivateDataRules],
         service: Service | None = None,
+        *,
+        patience_s: float | None = None,
     ) -> None:
         self.config = config
+        self._patience_s = patience_s
         self._open = open_store
         self._lock = threading.Lock()
         self._store: Store | None = None
@@ -355,7 +381,7 @@ class PageData:
         """Make what the first page would wait for."""
         self.catalogue()
         self.checks()
-        self.report(Viewer("", PrivateDataRules()))
+        self._reports.get((PrivateDataRules(), self.config.web.days))
 
     def viewer(self, user: User) -> Viewer:
         """Return a user with the jobs that the user may see."""
@@ -391,7 +417,7 @@ class PageData:
     def report(self, viewer: Viewer, days: int | None = None) -> OutcomeReport:
         """Sum up the last days, for what a user sees; None: as many as the site says, 0: all."""
         chosen = self.config.web.days if days is None else days
-        return self._reports.get((viewer.visibility, chosen))
+        return self._reports.get((viewer.visibility, chosen), patience_s=self._patience_s)
 
     def _report(self, asked: tuple[PrivateDataRules, int]) -> OutcomeReport:
         visibility, days = asked

@@ -27,6 +27,7 @@ EXAMPLE = """\
   curl --unix-socket /run/nimo-web/web.sock http://localhost/applications"""
 
 _ASK_S = 2.0
+_PATIENCE_S = 0.25  #: for sums of many jobs; then the page says that it takes longer
 
 
 def add_arguments(add: Options) -> None:
@@ -72,6 +73,7 @@ def _serve(config: Config) -> None:
             partial(_waits, config),
             partial(waiting_jobs.of_user, config.socket),
         ),
+        patience_s=_PATIENCE_S,
     )
     with server.listening(config.web, proxies) as (channel, where):
         print(where, flush=True)

@@ -8,7 +8,7 @@ import pytest
 
 from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook, WaitRow, Waits
 from slurm_plugin.web.app import HEADERS
-from slurm_plugin.web.data import Service
+from slurm_plugin.web.data import NotReady, Service
 from slurm_plugin.web.queue_page import outlooks
 from slurm_plugin.web.viewer import Peer
 from tests.slurm_plugin.web.conftest import own, put_waits, use_of
@@ -186,3 +186,15 @@ def test_nothing_is_drawn_of_nodes_that_nobody_uses(ask, store_path):
     use = use_of("batch", running=idle, waiting=idle)
     put_waits(store_path, wait("batch", 1, 0.0), uses=[use])
     assert "nodes in use" not in ask("/queue").text
+
+
+def test_a_page_whose_sums_take_long_says_so_and_comes_by_itself(ask, monkeypatch):
+    def busy(*_):
+        raise NotReady
+
+    monkeypatch.setattr("slurm_plugin.web.data.PageData.report", busy)
+    for path in ("/", "/report", "/savings", "/table.csv?name=applications"):
+        got = ask(path)
+        assert got.status_code == 503
+        assert got.headers["refresh"] == got.headers["retry-after"] == "2"
+        assert "it comes by itself" in got.text

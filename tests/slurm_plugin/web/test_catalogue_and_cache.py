@@ -10,6 +10,7 @@ from slurm_plugin.web.data import (
     ORDERS,
     Catalogue,
     CatalogueQuery,
+    NotReady,
     RefreshingCache,
     entry_of,
     may_see,
@@ -130,6 +131,23 @@ def test_a_value_is_made_once_and_again_when_it_is_old():
     assert remaining.get("a") == "a3"
 
 
+def test_what_takes_long_to_make_is_good_for_longer():
+    now, read = clock()
+    made = []
+
+    def make(key):
+        now[0] += 3.0
+        made.append(key)
+        return len(made)
+
+    remaining = RefreshingCache(make, keep_s=10.0, clock=read)
+    assert remaining.get("a") == 1
+    now[0] += 59.0
+    assert remaining.get("a") == 1
+    now[0] += 2.0
+    assert remaining.get("a") == 2
+
+
 def test_an_old_value_is_given_while_a_new_one_is_made():
     make, (now, read) = Maker(), clock()
     remaining = RefreshingCache(make, keep_s=10.0, serve_s=100.0, clock=read)
@@ -144,6 +162,30 @@ def test_an_old_value_is_given_while_a_new_one_is_made():
     assert remaining.get("a") == "a2"
     now[0] = 500.0
     assert remaining.get("a") == "a3"
+
+
+def test_who_has_no_time_is_told_that_it_takes_longer():
+    begin, waits = threading.Event(), []
+
+    def make(key):
+        waits.append(key)
+        assert begin.wait(WAIT_S)
+        return key
+
+    remaining = RefreshingCache(make, keep_s=1e9)
+    for _ in range(3):
+        with pytest.raises(NotReady):
+            remaining.get("a", patience_s=0.0)
+    begin.set()
+    assert remaining.get("a", patience_s=WAIT_S) == "a"
+    assert waits == ["a"]
+
+
+def test_what_cannot_be_made_is_an_error_for_who_has_no_time_too():
+    make = Maker()
+    make.fails = True
+    with pytest.raises(ValueError, match=r"^a$"):
+        RefreshingCache(make, keep_s=1.0).get("a", patience_s=WAIT_S)
 
 
 def test_what_cannot_be_made_anew_stays_and_is_an_error_later():

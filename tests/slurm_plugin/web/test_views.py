@@ -505,7 +505,7 @@ def test_a_saved_replay_is_shown_and_read_again_when_it_changes(ask, tmp_path, s
     assert page.index("<details>") < page.index("Results of each setting")
     text = Tags(page).text
     assert "the suggested one" in text or "the present one" in text
-    assert re.search(r"\d+ jobs over \d+ (h|days) on \d+ nodes", text)
+    assert re.search(r"\d+ jobs over [\d.]+ (min|h|days) on \d+ nodes", text)
     assert "Switching NIMO on would" in text
     assert "moldable jobs" in text
 
