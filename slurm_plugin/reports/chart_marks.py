@@ -83,6 +83,7 @@ class Spot:
     x: float
     y: float
     text: str
+    key: str = ""  #: its place on the axis, by which a part of that may be asked for
 
 
 Mark = Box | ChartPath | Dot | ChartLabel | LinkedMarks | Group
@@ -108,6 +109,7 @@ class Chart:
     width: int = WIDTH
     spots: Sequence[Spot] = ()
     key: Sequence[KeyEntry] = ()  #: for files; pages have the legend
+    zoom: str = ""  #: what asks the page for a part of its axis; empty: nothing does
 
     @property
     def linked(self) -> bool:

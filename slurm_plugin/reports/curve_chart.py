@@ -118,7 +118,7 @@ def _curve_spots(frame: "LogFrame", picture: pictures.Picture) -> Iterator[Spot]
             said.append(f"observed {duration_text(point.time_s)}, {count(point.repeats, 'run')}")
         high_s = times[0] if times else asked.get(nodes) or seen[nodes].time_s
         text = f"{picture.unit.counted(nodes)}: {'; '.join(said)}"
-        yield Spot(x, frame.y(high_s), text)
+        yield Spot(x, frame.y(high_s), text, str(nodes))
 
 
 def waits(title: str, rows: Sequence[PartitionWait], *, most_s: float = 0.0) -> Chart:
@@ -145,7 +145,7 @@ def waits(title: str, rows: Sequence[PartitionWait], *, most_s: float = 0.0) -> 
         for row in rows
     ]
     places = zip(nodes, middle, each, strict=True)
-    spots = [Spot(frame.x(n), frame.y(t), text) for n, t, text in places]
+    spots = [Spot(frame.x(n), frame.y(t), text, str(n)) for n, t, text in places]
     legend = "line: median wait; band: 90 % of such jobs; both axes logarithmic, with starts at "
     said = f"Expected waits: {'; '.join(each)}."
     return Chart(title, said, marks, HEIGHT, f"{legend}once drawn at 1 s", spots=spots)

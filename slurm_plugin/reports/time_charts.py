@@ -32,6 +32,7 @@ class Moment:
     text: str
     low: float | None = None
     high: float | None = None
+    key: str = ""  #: its place in time
 
 
 def series(
@@ -119,7 +120,7 @@ def _chart(
 ) -> Chart:
     if len(places) <= _DOTS:
         marks += [Dot("first", x, y(one.value), 3.5) for x, one in places]
-    spots = [Spot(x, y(one.value), one.text) for x, one in places]
+    spots = [Spot(x, y(one.value), one.text, one.key) for x, one in places]
     described = said or "; ".join(one.text for _, one in places)
     return Chart(title, described, marks, int(_BASE) + 26, legend, spots=spots)
 

@@ -29,7 +29,7 @@ from slurm_plugin.reports import chart, curve_text
 from slurm_plugin.reports.chart_marks import Chart
 from slurm_plugin.reports.curve_chart import curve
 from slurm_plugin.reports.html import Cell, PasteLine
-from slurm_plugin.reports.picture import NEXT_RUN, RECOMMENDED, SIGNS, of_table
+from slurm_plugin.reports.picture import NEXT_RUN, RECOMMENDED, SIGNS, Picture, of_table
 from slurm_plugin.reports.time_charts import Moment, ratios
 from slurm_plugin.store_access import last_runs
 from slurm_plugin.text.formatting import RECOGNISED, clock, count, hours, percent, short_clock
@@ -38,7 +38,7 @@ from slurm_plugin.web.data import GROUPS, ORDERS, VERDICTS, CatalogueEntry, Cata
 from slurm_plugin.web.decisions_page import decisions_table
 from slurm_plugin.web.queue_page import largest_cluster
 from slurm_plugin.web.suggestions import Suggestion, suggestion, what_if
-from slurm_plugin.web.view import ROWS, SOME, PageMissing, View
+from slurm_plugin.web.view import ROWS, SOME, PageMissing, View, Zoom
 
 _ANY = CatalogueQuery()
 _AMOUNTS = ("kwh", "cost", "co2_g")
@@ -104,7 +104,9 @@ def one_application(view: View) -> str:
     largest = largest_cluster(view)
     config = view.site.config
     identity = {"level": entry.level, "key": entry.key}
-    history = list(_history(pairs))
+    zoom, of_runs = view.zoom("zoom", "/application"), view.zoom("runs", "/application", dates=True)
+    parts = {name: view.text(name) for name in ("zoom", "runs")}
+    history = [one for one in _history(pairs) if of_runs is None or one.key in of_runs]
     shown = curve_text.within(prediction, largest)
     made = suggestion(view, prediction)
     steps = _advised(made) if made else []
@@ -119,16 +121,27 @@ def one_application(view: View) -> str:
         facts=facts(shown, standings.get(entry.table_key), config.energy),
         experts=_experts(view.site.store.records.find(entry.level, entry.key)),
         steps=steps,
-        history=ratios("Its runs beside their predictions", history) if history else None,
-        what_if=what_if(view, prediction, made, hidden=identity | {"counts": counts}),
-        curves=list(_curves(prediction, made, config, runs, every=every, largest=largest)),
+        zooms=(zoom, of_runs),
+        history=_drawn_runs(history) if history else None,
+        what_if=what_if(view, prediction, made, hidden=identity | {"counts": counts} | parts),
+        curves=list(
+            _curves(prediction, made, config, runs, every=every, largest=largest, zoom=zoom)
+        ),
         every=every,
         other=view.link(
-            "/application", **identity, counts="" if every else "all", count=view.text("count")
+            "/application",
+            **identity,
+            counts="" if every else "all",
+            count=view.text("count"),
+            **parts,
         ),
         decisions=decisions_table(view, pairs[:SOME], "Its newest decisions", empty="none yet"),
         more=view.link("/decisions", **identity),
     )
+
+
+def _drawn_runs(history: Sequence[Moment]) -> Chart:
+    return replace(ratios("Its runs beside their predictions", history), zoom="runs")
 
 
 def _history(pairs: Sequence[Pair]) -> Iterator[Moment]:
@@ -150,6 +163,7 @@ def _history(pairs: Sequence[Pair]) -> Iterator[Moment]:
             text=text,
             low=low_s / time_s if low_s is not None else None,
             high=high_s / time_s if high_s is not None else None,
+            key=clock(one.at_s),
         )
 
 
@@ -285,6 +299,7 @@ def _curves(
     *,
     every: bool,
     largest: int | None,
+    zoom: Zoom | None,
 ) -> Iterator[dict[str, object]]:
     """Curves on the node type that the table is about and on the others.
 
@@ -292,6 +307,7 @@ def _curves(
     runs: the last ones, for the first curve.
     every: all node counts instead of those observed and powers of two.
     largest: nodes of the cluster; None: unknown.
+    zoom: counts that are drawn; None: all.
     """
     drawn = [one for one in runs if one.state is JobState.COMPLETED]
     for node_type in (prediction.node_type, *(one.node_type for one in prediction.by_type)):
@@ -301,7 +317,7 @@ def _curves(
         advice = made.advice if made and made.advice.node_type in ("", node_type) else None
         yield {
             "node_type": node_type,
-            "chart": _drawing(shown, advice, on, drawn, config.cluster),
+            "chart": _drawing(shown, advice, on, drawn, config.cluster, zoom),
             "table": _table(of_usual_job(shown), advice, on, drawn, config, every=every),
             "verdict": _READ[table.verdict],
             "problems": table.problems,
@@ -315,6 +331,7 @@ def _drawing(
     on: str,
     runs: Sequence[RunRow],
     cluster: str,
+    zoom: Zoom | None,
 ) -> Chart | None:
     """Draw the curve; of runs on one count how often they took how long."""
     own = usual(prediction)
@@ -335,8 +352,41 @@ def _drawing(
         title = f"Run time over {prediction.unit.plural}{on}"
         picture = of_table(prediction, runs, cluster=cluster)
         nodes = advice.nodes if advice else None
-        return curve(replace(picture, title=title, recommended=nodes))
+        picture = replace(picture, title=title, recommended=nodes)
+        return replace(curve(_part(picture, zoom) if zoom else picture), zoom="zoom")
     return None
+
+
+def _part(picture: Picture, zoom: Zoom) -> Picture:
+    """Leave the counts that are asked for, and those observed that are nearest to them."""
+    low, high = int(zoom.low), int(zoom.high)
+    ran = [point.nodes for point in picture.observed]
+    if not any(low <= nodes <= high for nodes in ran):
+        nearest = min(ran, key=lambda nodes: min(abs(nodes - low), abs(nodes - high)))
+        low, high = min(low, nearest), max(high, nearest)
+
+    def inside(nodes: int | None) -> bool:
+        return nodes is not None and low <= nodes <= high
+
+    some = [i for i, nodes in enumerate(picture.nodes) if inside(nodes)]
+    # The legend names the count that such a job asks for: it is drawn with that, or not at all.
+    asked = picture.asked if inside(picture.asked) else None
+    job = [i for i, nodes in enumerate(picture.asked_nodes) if asked and inside(nodes)]
+    return replace(
+        picture,
+        nodes=tuple(picture.nodes[i] for i in some),
+        median_s=tuple(picture.median_s[i] for i in some),
+        low_s=tuple(picture.low_s[i] for i in some),
+        high_s=tuple(picture.high_s[i] for i in some),
+        observed=tuple(point for point in picture.observed if inside(point.nodes)),
+        runs=tuple(run for run in picture.runs if inside(run[0])),
+        asked_nodes=tuple(picture.asked_nodes[i] for i in job),
+        asked_s=tuple(picture.asked_s[i] for i in job),
+        knee=picture.knee if inside(picture.knee) else None,
+        observe=picture.observe if inside(picture.observe) else None,
+        recommended=picture.recommended if inside(picture.recommended) else None,
+        asked=asked,
+    )
 
 
 def _table(

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import msgspec
@@ -16,7 +16,7 @@ from slurm_plugin.reports.curve_chart import waits
 from slurm_plugin.reports.queue_picture import Lane, nodes_in_use
 from slurm_plugin.text.formatting import count, percent
 from slurm_plugin.text.table_columns import SECONDS, Column, Table, text_column
-from slurm_plugin.web.view import OLD_S, View
+from slurm_plugin.web.view import OLD_S, View, Zoom
 from slurm_plugin.web.waiting_reasons import reasons_table
 
 _LIMITS = ("1", "4", "12", "24")  #: hours
@@ -62,12 +62,14 @@ def queue(view: View) -> str:
     limit = view.choice("limit", _LIMITS, _LIMITS[0])
     most = largest_cluster(view) or 1
     job = NewJob(min(view.number("nodes", 1), most), 3600.0 * int(limit))
+    zoom = view.zoom("counts", "/queue")
     made = outlooks(
         view.site.store.records.of_level(OUTLOOK),
         counts=view.viewer.everything,
         now_s=time.time(),
         job=job,
         own=_own_jobs(view),
+        zoom=zoom,
     )
     oldest_s = max((one.age_s for one in made), default=0.0)
     return view.render(
@@ -78,6 +80,7 @@ def queue(view: View) -> str:
         age=duration_text(oldest_s),
         now=oldest_s <= OLD_S,
         job=job,
+        zoom=zoom,
         most=most,
         limit=limit,
         limits={n: f"{n} h" for n in _LIMITS},
@@ -104,6 +107,7 @@ def outlooks(
     now_s: float,
     job: NewJob = NewJob(),
     own: Sequence[WaitRow] = (),
+    zoom: Zoom | None = None,
 ) -> list[ClusterOutlook]:
     """Read the outlook of each cluster; what cannot be read is left out.
 
@@ -111,6 +115,7 @@ def outlooks(
     now_s: seconds since the epoch.
     job: a job that is thought of.
     own: jobs of the viewer that wait.
+    zoom: counts that are drawn; None: all.
     counts: whether to say how many jobs wait: only to those who may see everybody's.
     """
     made = []
@@ -118,7 +123,7 @@ def outlooks(
         if not counts:
             for row in one.partitions:
                 row.waiting = None
-        made.append(_outlook(cluster, one, now_s, job, own))
+        made.append(_outlook(cluster, one, now_s, job, own, zoom))
     return made
 
 
@@ -129,7 +134,12 @@ def _outlooks(payloads: Mapping[str, str]) -> Iterator[tuple[str, QueueOutlook]]
 
 
 def _outlook(
-    cluster: str, one: QueueOutlook, now_s: float, job: NewJob, own: Sequence[WaitRow]
+    cluster: str,
+    one: QueueOutlook,
+    now_s: float,
+    job: NewJob,
+    own: Sequence[WaitRow],
+    zoom: Zoom | None,
 ) -> ClusterOutlook:
     shown = [row for row in one.partitions if row.limit_s == job.limit_s]
     groups = [(name, list(rows)) for name, rows in groupby(shown, key=lambda row: row.partition)]
@@ -141,7 +151,9 @@ def _outlook(
     def chart(name: str, rows: list[PartitionWait]) -> Chart:
         queued = rows[0].waiting
         jobs = "" if queued is None else f": {count(queued, 'job')} in the queue"
-        return waits(f"Wait in {name}{jobs}", rows, most_s=most_s)
+        drawn = [row for row in rows if zoom is None or str(row.nodes) in zoom]
+        made = waits(f"Wait in {name}{jobs}", drawn or rows, most_s=0.0 if zoom else most_s)
+        return replace(made, zoom="counts")
 
     return ClusterOutlook(
         cluster=cluster,

@@ -23,7 +23,9 @@ def savings(view: View) -> str:
     """Show what each week brought."""
     days = view.choice("days", list(_PERIODS), "90")
     report = view.site.report(view.viewer, 0 if days == "all" else int(days))
-    weeks = report.weeks[-_WEEKS:]
+    zoom = view.zoom("weeks", "/savings", dates=True)
+    weeks = [one for one in report.weeks if zoom is None or clock(one.begin_s)[:10] in zoom]
+    weeks = weeks[-_WEEKS:]
     return view.render(
         "savings.html.j2",
         "Savings",
@@ -33,7 +35,8 @@ def savings(view: View) -> str:
             (words, view.link("/savings", days="" if name == "90" else name), name == days)
             for name, words in _PERIODS.items()
         ],
-        charts=list(_charts(weeks, report.confidence)),
+        zoom=zoom,
+        charts=[replace(one, zoom="weeks") for one in _charts(weeks, report.confidence)],
         table=_table(weeks, report.confidence),
     )
 
@@ -84,7 +87,12 @@ def _charts(weeks: Sequence[Week], confidence: float) -> Iterator[Chart]:
 def _moments(weeks: Sequence[Week], moment: Callable[[Week], Moment | None]) -> list[Moment]:
     made = ((week, moment(week)) for week in weeks)
     return [
-        replace(one, label=_day(week), text=f"Week of {_day(week)}: {one.text}")
+        replace(
+            one,
+            label=_day(week),
+            text=f"Week of {_day(week)}: {one.text}",
+            key=clock(week.begin_s)[:10],
+        )
         for week, one in made
         if one
     ]

@@ -3,6 +3,7 @@
 A query has few names, short values, and one error that says how to fix it.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -34,6 +35,9 @@ _PATHS = {
 }
 _FOR_ADMINS = ("Overview", "Replay")
 _LONGEST = 600  #: characters of a value; a key has 560
+_DATE = r"(\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\d)?)"
+_COUNTS = re.compile(r"(\d{1,9})\.\.(\d{1,9})", re.ASCII)
+_DATES = re.compile(rf"{_DATE}\.\.{_DATE}", re.ASCII)
 ROWS = 50  #: of a page of a list
 SOME = 10
 OLD_S = 300.0  #: waits older than this are not those of now
@@ -49,6 +53,21 @@ class PageMissing(Exception):  # noqa: N818 - a state, not an error
     """There is no such page, or nothing on it that the viewer may see."""
 
     status = 404
+
+
+@dataclass(frozen=True, slots=True)
+class Zoom:
+    """A part of the axis of figures: from one of their places to another; dates, or counts."""
+
+    low: str
+    high: str
+    whole: str  #: URL of the page with all of it
+
+    def __contains__(self, place: str) -> bool:
+        """Tell whether a place is inside."""
+        if self.low.isdecimal():
+            return int(self.low) <= int(place) <= int(self.high)
+        return self.low <= place <= self.high
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +99,18 @@ class View:
         if value and not (value.isascii() and value.isdecimal() and len(value) < 10 and int(value)):
             raise BadQuery(f"{name}: a whole number from 1")
         return int(value or default)
+
+    def zoom(self, name: str, path: str, *, dates: bool = False) -> Zoom | None:
+        """Give the part of the axis that is asked for as ``FROM..TO``; None: all of it."""
+        value = self.text(name)
+        if not value:
+            return None
+        if (ends := (_DATES if dates else _COUNTS).fullmatch(value)) is None:
+            example = "2026-11-02..2026-11-30" if dates else "4..32"
+            raise BadQuery(f"{name}: from where to where, as in {example}")
+        others = {one: text for one, text in self.query.items() if one != name}
+        whole = f"{self.site.config.web.prefix}{path}"
+        return Zoom(ends[1], ends[2], f"{whole}?{urlencode(others)}" if others else whole)
 
     def link(self, path: str, **values: object) -> str:
         """URL of another page."""

@@ -5,6 +5,7 @@
   const QUIET_MS = 200; // after the last key before a form is sent
   const TOLD_MS = 2000;
   const HINT = "Point at the figure, or use the arrow keys there, for values.";
+  const ZOOM_HINT = HINT.replace(".", ";") + " drag across a part, or Shift and arrows, to see it larger.";
   const LINKED_HINT = "Point at the figure for values.";
 
   function made(name, properties, ...children) {
@@ -82,16 +83,17 @@
     const spots = [...svg.querySelectorAll(".spot")];
     if (!spots.length) return;
     const [xs, ys] = ["cx", "cy"].map(name => spots.map(one => one[name].baseVal.value));
-    const hint = svg.querySelector("a") ? LINKED_HINT : HINT;
+    const zooms = svg.dataset.zoom && spots.length > 2;
+    const hint = svg.querySelector("a") ? LINKED_HINT : zooms ? ZOOM_HINT : HINT;
     const text = made("p", { className: "tool values" }, hint);
     text.setAttribute("role", "status");
     text.classList.add("soft");
     svg.after(text);
-    let present = -1;
+    let present = -1, first = -1; // the place that is read, and where a part to see larger begins
+    const inPart = i => first >= 0 && i >= Math.min(first, present) && i <= Math.max(first, present);
     const show = number => {
-      spots[present]?.classList.remove("on");
       present = number;
-      spots[present]?.classList.add("on");
+      spots.forEach((one, i) => one.classList.toggle("on", i === present || inPart(i)));
       text.textContent = spots[present]?.querySelector("title").textContent ?? hint;
       text.classList.toggle("soft", !spots[present]);
     };
@@ -102,8 +104,26 @@
       const far = xs.map((x, i) => Math.abs(x - at.x) + Math.abs(ys[i] - at.y) / 1000);
       show(far.indexOf(Math.min(...far)));
     };
+    const zoom = () => {
+      const [low, high] = [first, present].sort((a, b) => a - b).map(i => spots[i]?.dataset.key);
+      const part = low && high && first !== present;
+      first = -1;
+      if (!part) return show(present);
+      const address = new URL(location);
+      address.searchParams.set(svg.dataset.zoom, `${low}..${high}`);
+      address.hash = svg.getAttribute("aria-labelledby");
+      location.assign(address);
+    };
     svg.addEventListener("pointermove", nearest);
-    svg.addEventListener("pointerdown", nearest);
+    svg.addEventListener("pointerdown", event => {
+      nearest(event);
+      // A finger that moves reads values.
+      if (!zooms || event.button || event.pointerType === "touch") return;
+      first = present;
+      svg.setPointerCapture(event.pointerId);
+    });
+    svg.addEventListener("pointerup", () => { if (first >= 0) zoom(); });
+    svg.addEventListener("pointercancel", () => { first = -1; show(-1); });
     svg.addEventListener("pointerleave", event => { if (event.pointerType === "mouse") show(-1); });
     if (svg.querySelector("a")) {
       svg.addEventListener("focusin", event => {
@@ -123,9 +143,12 @@
     svg.addEventListener("keydown", event => {
       if (!steps[event.key]) return;
       event.preventDefault();
+      if (zooms && event.shiftKey && first < 0) first = Math.max(present, 0);
+      if (!event.shiftKey) first = -1;
       show(steps[event.key]());
     });
-    svg.addEventListener("blur", () => show(-1));
+    svg.addEventListener("keyup", event => { if (event.key === "Shift" && first >= 0) zoom(); });
+    svg.addEventListener("blur", () => { first = -1; show(-1); });
   }
 
   function prepare(root) {

@@ -85,3 +85,29 @@ def test_an_applications_runs_stand_beside_what_was_predicted(ask, history):
         runs[0],
     )
     assert 'class="band"' in text
+
+
+def test_a_part_of_the_weeks_is_drawn_where_the_address_asks_for_it(ask, history):
+    text = ask("/savings").text
+    weeks = re.findall('data-key="([^"]+)"><title>Week', text)[: WEEKS - 1]
+    part = ask(f"/savings?days=all&weeks={weeks[1]}..{weeks[3]}").text
+    assert re.findall('data-key="([^"]+)"><title>Week', part)[:4] == [*weeks[1:4], weeks[1]]
+    assert f"Shown: {weeks[1]} to {weeks[3]}" in part
+    assert '<a href="/savings?days=all">Show all</a>' in part
+    assert ask("/savings?weeks=4..7").status_code == 400
+    assert ask("/savings?weeks=2026-01-01..x").status_code == 400
+
+
+def test_a_part_of_a_curve_and_of_its_runs_is_drawn(ask, history):
+    address = "/application?level=line&key=a1"
+    text = ask(address).text
+    runs = re.findall('data-key="([^"]+)"><title>Job', text)
+    part = ask(f"{address}&zoom=4..9&runs={runs[2]}..{runs[5]}").text
+    assert re.findall('data-key="([^"]+)"><title>Job', part) == runs[2:6]
+    counts = re.findall(r'data-key="(\d+)"><title>', part)
+    assert (counts[0], counts[-1]) == ("4", "9")
+    assert part.count("Show all") == 2
+    # Where nothing ran the nearest count that did is drawn, too.
+    counts = re.findall(r'data-key="(\d+)"><title>', ask(f"{address}&zoom=20..30").text)
+    assert (counts[0], counts[-1]) == ("16", "30")
+    assert ask(f"{address}&zoom=2026-01-01..2026-02-02").status_code == 400

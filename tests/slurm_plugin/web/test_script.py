@@ -188,6 +188,37 @@ def test_the_queue_is_renewed_while_somebody_looks(browser, clock, site, store_p
     assert query(browser) == {}
 
 
+PLACES = (
+    "[...document.querySelectorAll('svg .spot')].filter(s => ['4', '16'].includes(s.dataset.key))"
+    ".map(s => s.getBoundingClientRect()).map(b => [b.x + b.width / 2, b.y + b.height / 2])"
+)
+
+
+def test_a_part_of_a_curve_is_seen_larger_by_pointer_and_keys(browser, site):
+    svg = "document.querySelector('figure svg')"
+    ends = f"[...{svg}.querySelectorAll('.spot')].map(s => s.dataset.key)"
+    browser.look(f"{site}{APPLICATION}a1")
+    browser.run(f"{svg}.scrollIntoView({{block: 'center'}})")
+    (left, top), (right, low) = browser.run(PLACES)
+    browser.point(left, top)
+    mouse = {"button": "left", "clickCount": 1, "buttons": 1}
+    for kind, x, y in (("Pressed", left, top), ("Moved", right, low), ("Released", right, low)):
+        browser.send("Input.dispatchMouseEvent", type=f"mouse{kind}", x=x, y=y, **mouse)
+    browser.until("location.search.includes('zoom=4..16') && document.readyState", "complete")
+    shown = browser.run(ends)
+    assert (shown[0], shown[-1]) == ("4", "16")
+    browser.run(
+        "for (const [type, key, shiftKey] of [['keydown', 'ArrowRight', false],"
+        " ['keydown', 'ArrowRight', true], ['keydown', 'ArrowRight', true],"
+        " ['keyup', 'Shift', false]])"
+        f"{svg}.dispatchEvent(new KeyboardEvent(type, {{key, shiftKey, bubbles: true}}))"
+    )
+    browser.until("location.search.includes('zoom=4..6') && document.readyState", "complete")
+    browser.press("p a[href*='application?']")
+    browser.until("!location.search.includes('zoom') && document.readyState", "complete")
+    assert browser.run(ends)[0] == "1"
+
+
 def test_a_new_job_is_moved_through_the_queue(browser, site, store_path):
     wait = {"limit_s": 3600.0, "low_s": 0.0, "high_s": 9000.0}
     rows = [PartitionWait(partition="batch", nodes=n, wait_s=900.0 * n, **wait) for n in (1, 4)]
