@@ -37,8 +37,6 @@ _FRONT, _BEHIND = 1_000, 500
 _DRAWS, _FEWEST, _BUDGET = 20, 4, 40_000
 #: The same where one size and limit is looked at.
 _DRAWS_ONLY, _BUDGET_ONLY = 8, 1_000
-#: Jobs in front of one job that are run one by one, and jobs that stand for those behind them.
-_FRONT_BEHIND, _BEHIND_BEHIND = 200, 100
 #: Share of a deviation that jobs of one application have in common.
 _COMMON = 0.5
 #: A job that ran longer than nearly all of its like is expected to run for as long again.
@@ -196,7 +194,7 @@ def starts_behind(
     Returns starts, seconds from now, of shape ``(forms, draws)``.
     """
     rng = np.random.default_rng(seed)
-    front = _represented(state.waiting, _FRONT_BEHIND, _BEHIND_BEHIND)
+    front = [state.waiting[place] for place in range(len(state.waiting))]
     left = _draw(state.running, draws, rng).tolist()
     coming = _draw(front, draws, rng).tolist()
     starts = np.empty((len(forms), draws))
@@ -348,16 +346,14 @@ def _arriving(
     return [(t, arrivals.shapes[i]) for t, i in zip(times.tolist(), which.tolist(), strict=True)]
 
 
-def _represented(
-    waiting: Sequence[QueuedJob], first: int = _FRONT, behind: int = _BEHIND
-) -> list[QueuedJob]:
+def _represented(waiting: Sequence[QueuedJob]) -> list[QueuedJob]:
     """Jobs to run: of a long queue's end every so many-th stands for those around it."""
-    front = [waiting[place] for place in range(min(first, len(waiting)))]
-    each = -(-(len(waiting) - len(front)) // behind)
+    front = [waiting[place] for place in range(min(_FRONT, len(waiting)))]
+    each = -(-(len(waiting) - len(front)) // _BEHIND)
     if each <= 1:
         return front + [waiting[place] for place in range(len(front), len(waiting))]
     longer = log(each)
-    rest = (waiting[place] for place in range(first + each // 2, len(waiting), each))
+    rest = (waiting[place] for place in range(_FRONT + each // 2, len(waiting), each))
     return front + [
         replace(
             job,

@@ -215,10 +215,10 @@ def answers(seen: Look, *, with_edits: int = 0, user: str = "") -> list[PendingA
 
 
 def _add_edits(answer: PendingAnswer, seen: Look, job: PendingJob) -> None:
-    """Say what would start a job sooner, and where nimod does not say when it starts."""
+    """Say what would start a job sooner, and when it starts where nimod counts any nodes for it."""
     start, found = edits(seen, job, facts_in(seen, job))
     answer.edits = [edit_row(one) for one in found]
-    if answer.start_s is None and start is not None:
+    if start is not None and (answer.start_s is None or job.is_particular):
         answer.start_s, answer.low_s, answer.high_s = start
 
 

@@ -67,6 +67,12 @@ class PendingJob:
     note: str = ""  #: its admin_comment
 
     @property
+    def is_particular(self) -> bool:
+        """Whether it takes some of the nodes of its partitions only."""
+        which = (self.node_list, self.excluded, self.features, self.reservation, self.devices)
+        return any(which)
+
+    @property
     def shown_id(self) -> str:
         """Its number as users write it.
 

@@ -32,7 +32,9 @@ Floats = npt.NDArray[np.float64]
 #: A start so many seconds sooner is one: Slurm starts nothing in between.
 LEAST_GAIN_S = 60.0
 #: Futures that are drawn, at most and at least, and jobs that may be run in all of them together.
-_DRAWS, _FEWEST, _BUDGET = 60, 12, 60_000
+_DRAWS, _FEWEST, _BUDGET = 60, 12, 20_000
+#: Jobs that may go first: more take too long, and fewer that stand for them leave too much room.
+_MOST_AHEAD = 300
 #: What has not started by then counts as starting then, seconds.
 HORIZON_S = 30 * 86_400.0
 #: An interval leaves one in ten out.
@@ -117,7 +119,7 @@ class ChangedStarts:
         """
         placed = [self._placed(form) for form in forms]
         work = sum(
-            len(queue.state.running) + min(len(queue.state.waiting), 300)
+            len(queue.state.running) + len(queue.state.waiting)
             for ones in placed
             for queue, _ in ones
         )
@@ -154,6 +156,8 @@ class ChangedStarts:
             if not form.nodes <= len(nodes) or begin_s == inf:
                 continue
             queue = self._queue(scene, form, nodes, place)
+            if len(queue.state.waiting) > _MOST_AHEAD:
+                continue
             units = size_of(job, job.nodes, queue.units, alone=scene.alone[job.job_id])
             found.append((
                 queue,
@@ -267,6 +271,8 @@ def compared(
     drawn = starts.draws([job, *(edit.job for edit in edits)])
     first = drawn[0]
     as_it_is = first if waits and first is not None and first.known else None
+    if waits and as_it_is is None:
+        return None, list(edits)
     made = (
         _with_gain(edit, changed, as_it_is) for edit, changed in zip(edits, drawn[1:], strict=True)
     )

@@ -13,6 +13,7 @@ from slurm_plugin.cli.nimo import main
 from slurm_plugin.nimod import client
 from slurm_plugin.nimod.line_client import Unreachable
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
+from slurm_plugin.wait_forecasts.changed_starts import StartRange
 from tests.slurm_plugin.slurm.slurm_text import CONFIG
 
 NOW = int(time.time())
@@ -93,6 +94,24 @@ def test_the_estimate_goes_before_slurm_s_plan(slurm, monkeypatch, capsys):
     assert "It starts about " in out
     assert "(nine in ten of such jobs between " in out
     assert "; Slurm plans " in out
+
+
+def test_nimod_s_start_is_not_that_of_a_job_that_names_its_nodes(slurm, monkeypatch, capsys):
+    row = WaitRow(job_id=17, start_s=NOW + 600, low_s=NOW + 60, high_s=NOW + 900)
+    monkeypatch.setattr(client, "waits", lambda *_, **__: Waits(rows=[row]))
+    own = StartRange(NOW + 5000.0, NOW + 4000.0, NOW + 6000.0)
+    monkeypatch.setattr(waiting_jobs, "edits", lambda *_: (own, []))
+
+    def said(text):
+        slurm("scontrol", ("show job", text), ("show config", CONFIG))
+        assert main(["why", "17", "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["waiting"][0]["start_s"]
+
+    text = SHOWN.format(reason="Priority")
+    assert said(text) == NOW + 600
+    assert said(text.replace("ReqNodeList=(null)", "ReqNodeList=n7")) == NOW + 5000
+    monkeypatch.setattr(client, "waits", unreachable)
+    assert said(text) == NOW + 5000
 
 
 def test_limits_that_slurm_refuses_to_show(slurm, capsys):
