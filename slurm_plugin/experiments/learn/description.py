@@ -45,7 +45,7 @@ class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class AssignmentGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A group of assignments: all combinations of the listed values."""
 
-    nodes: Counts = 1
+    nodes: Count | Annotated[tuple[Count, ...], msgspec.Meta(min_length=1)] = 1
     tasks: Counts = ()
     cpus: Counts = ()
     memory: Words = ()
@@ -408,10 +408,11 @@ def _by_attributes(made: Sequence[Assignment], description: Description, name: s
     places: dict[tuple[float, ...], list[Assignment]] = defaultdict(list)
     for one in made:
         places[tuple(one.attributes[key] for key in vary)].append(one)
-    space = Space(
-        tuple(dict(zip(vary, values, strict=True)) for values in places),
-        {key: key not in slower for key in vary},
-    )
+    candidates = tuple(dict(zip(vary, values, strict=True)) for values in places)
+    try:
+        space = Space(candidates, {key: key not in slower for key in vary})
+    except ValueError as error:
+        raise ConfigError(f"{name}: assignments: {error}") from error
     return Choices(space, {values: tuple(each) for values, each in places.items()})
 
 

@@ -90,16 +90,18 @@ def _read(where: str, key: str, entry: Any, kind: type[_Made]) -> _Made:
     }
     if "name" in given:
         raise ConfigError(f"{where}: name: unknown key; its name is {key}")
-    try:
-        given |= {k: read(given[k]) for k, read in _VALUES.items() if k in given}
-        if "run_time" in given:
-            # A single one is that of the fewest nodes.
-            value, low = given["run_time"], given.get("nodes", (1,))[0]
-            table = value if isinstance(value, dict) else {low: value}
-            times = convert(table, dict[int, str | float], name=f"{where}: run_time")
-            given["run_time"] = {n: _seconds(time) for n, time in sorted(times.items())}
-    except ValueError as error:
-        raise ConfigError(f"{where}: {error}") from error
+    for field in (*_VALUES, "run_time"):
+        try:
+            if field == "run_time" and field in given:
+                # A single one is that of the fewest nodes.
+                value, low = given[field], given.get("nodes", (1,))[0]
+                table = value if isinstance(value, dict) else {low: value}
+                times = convert(table, dict[int, str | float], name=f"{where}.{field}")
+                given[field] = {n: _seconds(time) for n, time in sorted(times.items())}
+            elif field in given:
+                given[field] = _VALUES[field](given[field])
+        except ValueError as error:
+            raise ConfigError(f"{where}.{field}: {error}") from error
     made = convert({**given, "name": key}, kind, name=where)
     if isinstance(made, workflow.PlanSite) and not made.partition:
         return replace(made, partition=key)
@@ -110,7 +112,7 @@ def _range(value: object) -> tuple[int, int]:
     """Node range as ``--nodes`` takes it."""
     low, _, high = str(value).partition("-")
     if not low.isdecimal() or not (high or low).isdecimal() or not 0 < int(low) <= int(high or low):
-        raise ValueError(f"nodes: {value!r} is no range such as 2-8")
+        raise ValueError(f"{value!r} is no range such as 2-8")
     return int(low), int(high or low)
 
 
@@ -145,8 +147,9 @@ def _check_names(flow: workflow.Workflow, name: str) -> None:
         where = f"{name}: places.{place.name}.storage"
         _check_references(where, [place.storage], flow.storages, "storages")
     for file in flow.files.values():
-        ends = [one for one in (file.at, file.deliver) if one is not None]
-        _check_references(f"{name}: files.{file.name}", ends, flow.storages, "storages")
+        for key, storage in (("at", file.at), ("deliver", file.deliver)):
+            where = f"{name}: files.{file.name}.{key}"
+            _check_references(where, [storage] if storage else [], flow.storages, "storages")
     for task in flow.tasks.values():
         where = f"{name}: tasks.{task.name}"
         _check_references(f"{where}.reads", task.reads, flow.files, "files")

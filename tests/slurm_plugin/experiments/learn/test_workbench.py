@@ -35,6 +35,7 @@ from slurm_plugin.experiments.learn.description import (
 from slurm_plugin.experiments.learn.proposers import ByOccupancies, sample
 from slurm_plugin.experiments.learn.workbench import RunCommands, Stop, Workbench
 from tests.slurm_plugin.experiments.fake_slurm import FakeSlurm, Killed, campaign, cuts
+from tests.slurm_plugin.experiments.odd_values import ODD, with_value
 from tests.slurm_plugin.reports.rows import run as job_of
 
 TEXT = """\
@@ -264,6 +265,15 @@ def test_profiles_of_nodes_are_attributes():
     assert len(result.at({"share": 10.0, "cpu_events_per_s": 1800.0})) == 2
 
 
+@pytest.mark.parametrize("value", ODD, ids=repr)
+def test_an_odd_value_anywhere_is_read_or_refused_with_the_file(value):
+    for place, text in with_value(TEXT, value):
+        try:
+            made(parse(text, name="app.yaml"))
+        except ConfigError as error:
+            assert str(error).startswith("app.yaml: "), place
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reported"),
     [
@@ -276,6 +286,8 @@ def test_profiles_of_nodes_are_attributes():
         ("budget: 100", "budget: 0", "budget: "),
         ("attributes: {speed: 1}", "inputs: [x]", "assignments[0].inputs: 'x' is not among inputs"),
         ("target: 5", "parts: []", "learning: parts: "),
+        ("{constraint: old,", "{nodes: [],", "assignments[0].nodes: "),
+        ("[10, 20, 40, 80]", "[10, .inf]", "app.yaml: assignments: attribute share of an assign"),
         ("target: 5", "attributes: {disk: [cpus]}", "'cpus' does not differ here; share, speed do"),
     ],
 )  # fmt: skip

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sacct_ingest.errors import NimoError, SlurmError
+from sacct_ingest.errors import FormatError, NimoError, SlurmError
+from slurm_plugin.experiments import held_jobs
 from slurm_plugin.experiments.plan import state_file
 from slurm_plugin.experiments.plan.chain import PlannedJob
 from slurm_plugin.experiments.plan.monitor import JobStatus, PlanMonitor, look
@@ -14,6 +15,7 @@ from slurm_plugin.experiments.plan.resubmit import find
 from slurm_plugin.experiments.plan.run_times import TaskEstimate
 from slurm_plugin.experiments.plan.schedule import Step
 from slurm_plugin.text.formatting import clock
+from tests.slurm_plugin.experiments.fake_slurm import cuts
 from tests.slurm_plugin.experiments.plan.made import NOW, Slurm
 
 
@@ -284,6 +286,17 @@ def test_jobs_that_squeue_has_forgotten_are_looked_for_in_the_accounting():
     assert "--clusters=big" in lines[2]
     assert not JobStatus("RUNNING", 1.0, None).ended
     assert JobStatus("CANCELLED", 1.0, None).ended
+
+
+def test_a_record_cut_at_any_byte_is_refused_with_the_place(tmp_path):
+    path = tmp_path / "w.plan.json"
+    held_jobs.write(path, given(job("x", 0, 100), job("y", 100, 100, "x"), text="é"))
+    assert state_file.load(path) is not None
+    for data in cuts(path.read_bytes()):
+        path.write_bytes(data)
+        at = rf"w\.plan\.json: cut off at byte {len(data)}; remove it to submit anew"
+        with pytest.raises(FormatError, match=at):
+            state_file.load(path)
 
 
 def test_names_tell_tries_apart_and_a_job_is_looked_for_from_a_minute_before():

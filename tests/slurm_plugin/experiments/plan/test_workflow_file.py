@@ -5,6 +5,7 @@ import pytest
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.experiments.plan.workflow import NetworkLink
 from slurm_plugin.experiments.plan.workflow_file import parse
+from tests.slurm_plugin.experiments.odd_values import ODD, with_value
 
 GOOD = """
 deadline: now+2hours
@@ -35,13 +36,13 @@ def test_all_that_it_says_is_read():
 @pytest.mark.parametrize(
     ("old", "new", "reported"),
     [
-        ("size: 2G", "size: many", "f.yaml: files.raw: not a size: 'many'"),
+        ("size: 2G", "size: many", "f.yaml: files.raw.size: not a size: 'many'"),
         ("size: 2G", "sise: 2G", "f.yaml: files.raw: sise: unknown key; did you mean 'size'?"),
         ("reads: [raw]", "reads: [row]", "f.yaml: tasks.sort.reads: 'row' is not among the files"),
         ("storage: home,", "storage: hole,", "places.slow.storage: 'hole' is not among"),
         ("to: scratch", "to: tape", "links: home to tape: 'tape' is not among the storages"),
-        ("nodes: 1-8", "nodes: 8-1", "places.slow: nodes: '8-1' is no range such as 2-8"),
-        ("latency: 2ms", "latency: soon", "links[0]: 'soon' is no time such as"),
+        ("nodes: 1-8", "nodes: 8-1", "places.slow.nodes: '8-1' is no range such as 2-8"),
+        ("latency: 2ms", "latency: soon", "links[0].latency: 'soon' is no time such as"),
         ("speed: 2", "speed: 0", "places.fast: speed: has to be above zero"),
         ("at: home, ", "", "sort reads raw, which no task writes"),
         ("deliver: home", "at: home", "out is there already, and sort writes it"),
@@ -59,6 +60,8 @@ def test_all_that_it_says_is_read():
         ("speed: 2", "attributes: {a: 1, mhz: .nan}", "attributes: mhz has to be above zero"),
         ("speed: 2", "attributes: {mhz: 0}", "attributes: mhz has to be above zero"),
         ("{1: 1.5h, 4: 30min}", "{0: 1.5h, 4: 30min}", "run_time: node counts and times"),
+        ("{1: 1.5h, 4: 30min}", "{1: 1.5h, 4: soon}", "tasks.sort.run_time: 'soon' is no time"),
+        ("deliver: home", "deliver: tape", "files.out.deliver: 'tape' is not among the storages"),
     ],
 )
 def test_a_mistake_is_reported_with_its_place(old, new, reported):
@@ -66,6 +69,15 @@ def test_a_mistake_is_reported_with_its_place(old, new, reported):
     with pytest.raises(ConfigError) as raised:
         parse(GOOD.replace(old, new, 1), name="f.yaml")
     assert reported in str(raised.value)
+
+
+@pytest.mark.parametrize("value", ODD, ids=repr)
+def test_an_odd_value_anywhere_is_read_or_refused_with_its_section(value):
+    for place, text in with_value(GOOD, value):
+        try:
+            parse(text, name="f.yaml")
+        except ConfigError as error:
+            assert str(error).startswith("f.yaml: "), place
 
 
 @pytest.mark.parametrize(
