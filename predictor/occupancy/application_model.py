@@ -40,6 +40,8 @@ __all__ = [
     "occupancies",
 ]
 
+#: Names of the forms.
+_TERMS, _BOTTLENECK_FORM, _LINEAR = "terms by evidence", "bottleneck", "linear, as the paper's"
 #: From so many samples on, forms have weights: left-out errors distinguish them.  A form twice
 #: as far off counts a sixteenth.  A bottleneck counts four times before there is evidence.
 _TELLING, _STEEP, _LEAST_OFF, _BOTTLENECK = 12, 4.0, 0.005, 4.0
@@ -96,6 +98,7 @@ class OccupancyModel:
         order = sorted(range(len(forms)), key=lambda i: comparable(off[i], _ROUNDING))
         best = _CLEARLY * off[order[0]] + fits.SAME
         plausible = [i for i in order if off[i] <= best]
+        by_error = order
         if len(plausible) == 1 and len(samples) >= _DECISIVE:
             order = plausible
         if len(samples) >= _TELLING:
@@ -103,8 +106,14 @@ class OccupancyModel:
         else:
             weights = _linear_alone(made, samples, order)
         predicted = [fits.joined([own[i] for i in order], weights)[0] for own in made]
+        names = (_TERMS, _BOTTLENECK_FORM, _LINEAR) if len(forms) > 2 else (_TERMS, _LINEAR)
         fit = OccupancyFit(
-            tuple(forms[i] for i in order), len(plausible), 0.0, len(samples), weights=weights
+            tuple(forms[i] for i in order),
+            len(plausible),
+            0.0,
+            len(samples),
+            weights=weights,
+            tried=tuple(fits.Alternative(names[i], off[i]) for i in by_error),
         )
         return judged_by(fit, samples, predicted)
 

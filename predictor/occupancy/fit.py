@@ -8,16 +8,18 @@ A regression answers for any assignment, also where no run says anything.  Its l
 and attributes that always changed together have no effect of their own.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, log, log1p
+from math import exp, expm1, log, log1p
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
 from predictor.checks import LARGEST, SMALLEST, comparable, need_positive
 from predictor.occupancy.bottleneck import Bottleneck
-from predictor.occupancy.functions import Function, Shape
+from predictor.occupancy.functions import Function, Term
 from predictor.occupancy.samples import Occupancies, Sample
 from predictor.types import Verdict
 
@@ -223,16 +225,25 @@ class Form:
         return _with_stall(made, stall_s), _with_stall(made, low_s), _with_stall(made, high_s)
 
     def inverted(self) -> set[str]:
-        """Attributes of which a function, or the demand of a bottleneck, has the reciprocal."""
+        """Attributes of which a function, or the demand of a bottleneck, has the reciprocal.
+
+        Or another negative power.
+        """
+        return {one.attribute for one in self._factors() if one.falls}
+
+    def used(self) -> set[str]:
+        """Attributes that a function, or the demand of a bottleneck, goes by."""
+        return {one.attribute for one in self._factors()}
+
+    def _factors(self) -> Iterator[Term]:
         demands = self.bottleneck.demands if self.bottleneck else ()
         functions = (self.compute, self.network, self.disk, self.data)
-        return {
-            factor.attribute
-            for function in (*functions, *(one.function for one in demands))
-            for term in function.terms
-            for factor in (term, term.times)
-            if factor is not None and factor.shape is Shape.INVERSE
-        }
+        for function in (*functions, *(one.function for one in demands)):
+            for term, coefficient in zip(function.terms, function.coefficients, strict=True):
+                factor: Term | None = term if abs(coefficient) > _SAME else None
+                while factor is not None:
+                    yield factor
+                    factor = factor.times
 
     def doubts(self, attributes: Mapping[str, float]) -> tuple[Doubt, ...]:
         """Say where the functions go below zero, which no run can."""
@@ -242,6 +253,19 @@ class Form:
             for name, function in named
             if function.value(attributes) < -2 * function.press * function.scale
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A choice that was tried, and its mean error (log time) of runs predicted from the others."""
+
+    name: str
+    left_out: float
+
+    @property
+    def percent(self) -> float:
+        """The error in percent."""
+        return 100 * expm1(min(self.left_out, log(LARGEST)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +282,10 @@ class OccupancyFit:
     support: what the samples support.
     weights: of the forms in a prediction, one in all; empty: the one in the middle is the
         prediction.
+    tried: forms by their names, the best first; of those the first ones are ``forms``.
+    unit: of the data flow; ``units`` are those that were tried, the best first.
+    rivals: fits in other units that left-out runs do not refute.
+    ran: run time on each assignment that was run, by its attributes in alphabetical order.
     """
 
     forms: tuple[Form, ...]
@@ -268,6 +296,11 @@ class OccupancyFit:
     predicted: tuple[Occupancies, ...] = ()
     support: Support = field(default_factory=lambda: Support({}))
     weights: tuple[float, ...] = ()
+    tried: tuple[Alternative, ...] = ()
+    unit: str = ""
+    units: tuple[Alternative, ...] = ()
+    rivals: tuple["OccupancyFit", ...] = ()
+    ran: tuple[tuple[tuple[float, ...], float], ...] = ()
 
     @property
     def best(self) -> Form:
@@ -278,7 +311,9 @@ class OccupancyFit:
         """Predict the execution time on an assignment.
 
         The interval holds what each form says that is plausible, and the errors of left-out samples
-        around the prediction.  These are taken as Laplace's: most are small, a few are large.
+        around the prediction.  These are taken as Laplace's: most are small, a few are large.  The
+        fewer there are, the less is known of their scale: the quantile is that of the next error,
+        the scale integrated out (with the prior 1/scale).
 
         Raises ValueError: an attribute that a function depends on is missing, or one is not above
             zero and finite.
@@ -295,18 +330,43 @@ class OccupancyFit:
         plausible = [*made[: self.plausible], made[main]]
         # As if time went with the distance.
         far = sum(one.off for one in doubts)
-        width = exp(min(-log(1 - level) * self.error, log(LARGEST)))
+        reach = self.samples * ((1 - level) ** (-1 / self.samples) - 1)
+        width = exp(min(reach * self.error, log(LARGEST)))
         low_s = min(time_s / width, *(low.time_s / exp(SAME) for _, low, _ in plausible))
         high_s = max(time_s * width, *(high.time_s * exp(SAME) for _, _, high in plausible))
+        for rival in self.rivals:
+            rival_s = rival.predict(attributes, level).time_s
+            low_s = min(low_s, rival_s / exp(SAME))
+            high_s = max(high_s, rival_s * exp(SAME))
+        # What was measured there is possible.
+        measured_s = self.measured_s(attributes) or time_s
+        low_s = min(max(low_s, _LEAST_S / width) * exp(-far), measured_s)
+        high_s = max(high_s * exp(far), measured_s)
         return Predicted(
-            time_s,
-            max(low_s, _LEAST_S / width) * exp(-far),
-            high_s * exp(far),
-            level,
-            joint,
-            judged(doubts),
-            tuple(one.text for one in doubts),
+            time_s, low_s, high_s, level, joint, judged(doubts), tuple(one.text for one in doubts)
         )
+
+    @property
+    def form(self) -> str:
+        """Name of the form that counts most; empty where it is the one in the middle."""
+        if not self.weights and len(self.forms) > 1:
+            return ""
+        place = self.weights.index(max(self.weights)) if self.weights else 0
+        return self.tried[place].name if self.tried else ""
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Attributes that run time goes by, according to the forms that count."""
+        shares = self.weights or (1.0,) * len(self.forms)
+        used = [form.used() for form, share in zip(self.forms, shares, strict=True) if share]
+        return tuple(sorted(set().union(*used) - {COMPUTE}))
+
+    def measured_s(self, attributes: Mapping[str, float]) -> float | None:
+        """Give the run time that was measured on an assignment; None where there was no run."""
+        names = sorted(self.support.bounds)
+        if not all(name in attributes for name in names):
+            return None
+        return dict(self.ran).get(tuple(attributes[name] for name in names))
 
 
 def joined(made: Sequence[Occupancies], weights: Sequence[float]) -> tuple[Occupancies, int]:
@@ -333,21 +393,40 @@ def _with_stall(made: Occupancies, stall_s: float) -> Occupancies:
 def judged_by(
     fit: OccupancyFit, samples: Sequence[Sample], predicted: Sequence[Occupancies]
 ) -> OccupancyFit:
-    """Add what came of predicting each sample from the others, and what the samples support.
-
-    A model of n samples errs less than those of n - 1 that predicted the left-out ones: by a share
-    of (n - 1)/n of their errors.  A prior counts as one more error.
-    """
+    """Add what came of predicting each sample from the others, and what the samples support."""
     off = [log_error(made, one) for made, one in zip(predicted, samples, strict=True)]
-    count = len(off)
-    errors = sum(map(abs, off)) * (count - 1) / count
-    error = (errors + _PRIOR / count) / (count + 1)
     support = supported([one.attributes for one in samples], sorted(samples[0].attributes))
     inverse = {name for form in fit.forms for name in form.inverted()}
     support = replace(support, inverse=tuple(sorted(inverse)))
     return replace(
-        fit, error=error, left_out=tuple(off), predicted=tuple(predicted), support=support
+        fit,
+        error=error_of(off),
+        left_out=tuple(off),
+        predicted=tuple(predicted),
+        support=support,
+        ran=ran(samples),
     )
+
+
+def error_of(left_out: Iterable[float]) -> float:
+    """Mean error (log time) of new runs, by those of predicting each sample from the others.
+
+    A model of n samples errs less than those of n - 1 that predicted the left-out ones: by a share
+    of (n - 1)/n of their errors.  A prior counts as one more error.
+    """
+    off = [abs(one) for one in left_out]
+    count = len(off)
+    errors = sum(off) * (count - 1) / count
+    return (errors + _PRIOR / count) / (count + 1)
+
+
+def ran(samples: Sequence[Sample]) -> tuple[tuple[tuple[float, ...], float], ...]:
+    """Give the median run time on each assignment."""
+    times: dict[tuple[float, ...], list[float]] = defaultdict(list)
+    for one in samples:
+        place = tuple(one.attributes[name] for name in sorted(one.attributes))
+        times[place].append(one.measured.time_s)
+    return tuple((place, median(every)) for place, every in times.items())
 
 
 def log_error(made: Occupancies, asked: Sample) -> float:

@@ -20,11 +20,12 @@ Amount = TypeVar("Amount", float, Floats)
 
 
 class Shape(StrEnum):
-    """How a term depends on its attribute."""
+    """How a term depends on its attribute x."""
 
     LINEAR = "linear"  #: x
     INVERSE = "inverse"  #: 1/x
     ABOVE = "above"  #: max(0, x - bend)
+    POWER = "power"  #: x to the power of the bend
     EXCEEDING = "exceeding"  #: max(0, x - bend·other): what another attribute does not hide
 
 
@@ -43,11 +44,19 @@ class Term:
         value = self._value(amounts[self.attribute], amounts)
         return value * self.times(amounts) if self.times else value
 
+    @property
+    def falls(self) -> bool:
+        """Whether it grows without bound as the attribute goes to nothing."""
+        return self.shape is Shape.INVERSE or (self.shape is Shape.POWER and self.bend < 0)
+
     def _value(self, x: Amount, amounts: Mapping[str, Amount]) -> Amount:
         if self.shape is Shape.LINEAR:
             return x
         if self.shape is Shape.INVERSE:
             return 1 / x
+        if self.shape is Shape.POWER:
+            raised: Amount = x**self.bend
+            return raised
         if self.shape is Shape.ABOVE:
             return _positive(x - self.bend)
         return _positive(x - self.bend * amounts[self.other])
@@ -57,6 +66,7 @@ class Term:
         texts = {
             Shape.LINEAR: self.attribute,
             Shape.INVERSE: f"1/{self.attribute}",
+            Shape.POWER: f"{self.attribute}^{self.bend:.3g}",
             Shape.ABOVE: f"({self.attribute} - {self.bend:.3g})+",
             Shape.EXCEEDING: f"({self.attribute} - {self.bend:.3g} {self.other})+",
         }

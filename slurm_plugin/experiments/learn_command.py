@@ -28,7 +28,7 @@ from slurm_plugin.text.table_columns import ALWAYS, ON_REQUEST, SECONDS, WIDTH, 
 from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sacct_ingest.records import NodeProfile
     from slurm_plugin.config.settings import Config
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         Description,
         Trial,
     )
-    from slurm_plugin.experiments.learn.proposers import Expected, ProposerState
+    from slurm_plugin.experiments.learn.proposers import Chosen, Expected, ProposerState
     from slurm_plugin.experiments.learn.workbench import Workbench
 
 #: Inputs for which it says what to submit.
@@ -284,11 +284,38 @@ def summary(
     lines = [f"{head}; error {error}", ""]
     ranked = sorted(state.effects.items(), key=lambda pair: -pair[1])
     lines += [f"{name}: {factor:.2f} times from best to worst" for name, factor in ranked]
+    lines += chosen_lines(state.chosen)
     first = "Functions of attributes divided by those of the first run:"
     lines += ["", first, *(f"{name} = {text}" for name, text in state.functions.items()), ""]
     shown = assignments_table(state.expected, choices).text(width=width)
     text = "\n".join(lines)
     return f"{wrapped(text, width)}\n{shown}"
+
+
+def chosen_lines(chosen: "Chosen") -> list[str]:
+    """Say what was chosen by evidence, beside what else was tried."""
+    if not chosen.data_flows:
+        return []
+    profile = ", ".join(chosen.data_profile) or "nothing of the data changes the run time"
+    return [
+        "",
+        "Chosen by how far runs are off, each predicted from the others:",
+        f"data flow: {_tried(chosen.data_flow, chosen.data_flows)}",
+        f"form: {_tried(chosen.form or 'between the others', chosen.forms)}",
+        f"data profile: {profile}",
+        "",
+    ]
+
+
+def _tried(name: str, errors: "Mapping[str, float]") -> str:
+    """Name a choice and its error, then the others.
+
+    >>> _tried("none", {"input_bytes": 4.94, "none": 3.0})
+    'none (3.0 %); not input_bytes (4.9 %)'
+    """
+    texts = {each: f"{each} ({error:.1f} %)" for each, error in errors.items()}
+    chosen = texts.pop(name, name)
+    return "; not ".join([chosen, ", ".join(texts.values())]) if texts else chosen
 
 
 def assignments_table(expected: "Sequence[Expected]", choices: "Choices") -> Table:

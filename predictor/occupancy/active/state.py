@@ -3,6 +3,7 @@
 from predictor.occupancy.active.settings import FunctionForm, LearnerSettings, OccupancyPart
 from predictor.occupancy.active.space import Assignment, Key, Space
 from predictor.occupancy.application_model import OccupancyFit, OccupancyModel, Sample
+from predictor.occupancy.data_flow import EvidenceModel
 from predictor.occupancy.regression import LinearOccupancyModel
 
 
@@ -11,13 +12,17 @@ class LearningState:
 
     space: what a run can be given.
     settings: how to go about it.
+    data_profile: attributes of the data, of which one may be the unit of data flow.
     samples: learned from, in order.
     tests: samples of the internal test set.
     """
 
-    def __init__(self, space: Space, settings: LearnerSettings) -> None:
+    def __init__(
+        self, space: Space, settings: LearnerSettings, data_profile: tuple[str, ...] = ()
+    ) -> None:
         self.space = space
         self.settings = settings
+        self._data_profile = data_profile
         self.samples: list[Sample] = []
         self.tests: list[Sample] = []
         self._done: set[Key] = set()
@@ -40,14 +45,15 @@ class LearningState:
             self._fit = self._model().fit(self.samples)
         return self._fit
 
-    def _model(self) -> OccupancyModel | LinearOccupancyModel:
+    def _model(self) -> EvidenceModel | LinearOccupancyModel:
         """Model whose functions have the attributes taken up so far; those not refined have all."""
         taken = (self._taken.get(part) for part in OccupancyPart)
         compute, network, disk, data = (None if one is None else tuple(one) for one in taken)
         better = self.space.more_is_better
         faster = frozenset(name for name, more in better.items() if more)
         if self.settings.form is FunctionForm.CHOSEN:
-            return OccupancyModel(compute, network, disk, data, faster)
+            model = OccupancyModel(compute, network, disk, data, faster)
+            return EvidenceModel(model, self._data_profile)
         return LinearOccupancyModel(compute, network, disk, data, faster)
 
     def take_up(self, part: OccupancyPart, name: str) -> None:

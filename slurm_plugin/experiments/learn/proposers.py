@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from predictor.occupancy.active.settings import FunctionForm, LearnerSettings, P
 from predictor.occupancy.active.space import Space
 from predictor.occupancy.application_model import OccupancyFit, OccupancyModel, Sample, occupancies
 from predictor.occupancy.bottleneck import Bottleneck
+from predictor.occupancy.data_flow import EvidenceModel
 from predictor.occupancy.fit import Form
 from predictor.occupancy.functions import Function
 from predictor.occupancy.regression import LinearOccupancyModel
@@ -37,6 +38,17 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
+class Chosen:
+    """What was chosen by evidence, and what else was tried, with its error of left-out runs."""
+
+    data_flow: str = ""  #: unit of it
+    data_flows: dict[str, float] = field(default_factory=dict)  #: percent, the best first
+    form: str = ""  #: empty: whichever is between the others
+    forms: dict[str, float] = field(default_factory=dict)  #: percent, the best first
+    data_profile: tuple[str, ...] = ()  #: attributes of the data that run time goes by
+
+
+@dataclass(frozen=True, slots=True)
 class ProposerState:
     """Results so far; ``effects`` is the slowest over the fastest time of each attribute."""
 
@@ -44,6 +56,7 @@ class ProposerState:
     effects: dict[str, float]
     error: float | None  #: percent
     expected: tuple[Expected, ...]
+    chosen: Chosen = Chosen()
 
 
 class ByOccupancies:
@@ -58,7 +71,8 @@ class ByOccupancies:
     """
 
     def __init__(self, space: Space, settings: LearnerSettings, choices: ModelChoices) -> None:
-        self._learner = Learner(space, settings)
+        profile = data_profile(choices)
+        self._learner = Learner(space, settings, profile)
         self._choices = choices
         self._first: Trial | None = None
 
@@ -81,9 +95,19 @@ class ByOccupancies:
         self._learner.skip()
 
     @property
+    def fit(self) -> OccupancyFit:
+        """What was learned. Raises ValueError: there is no run yet."""
+        return self._learner.fit
+
+    @property
     def good_enough(self) -> bool:
         """Whether the predictions are as good as the settings require."""
         return self._learner.good_enough
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last runs hardly changed the predictions."""
+        return self._learner.settled
 
     def learned(self) -> ProposerState:
         """Return the results so far."""
@@ -98,8 +122,21 @@ class ByOccupancies:
         for name in space.attributes:
             times = [fit.predict({**reference, name: one}).time_s for one in space.levels(name)]
             effects[name] = max(times) / min(times)
-        functions = _functions(fit.best, whole=self._learner.samples[0].measured.data_bytes == 1)
-        return ProposerState(functions, effects, error if error < float("inf") else None, expected)
+        functions = _functions(fit.best, whole=fit.predicted[0].data_bytes == 1)
+        known = error if error < float("inf") else None
+        chosen = _chosen(fit, data_profile(self._choices))
+        return ProposerState(functions, effects, known, expected, chosen)
+
+
+def _chosen(fit: OccupancyFit, of_data: Sequence[str]) -> Chosen:
+    """Say what was chosen by evidence; nothing where there was nothing to choose."""
+    return Chosen(
+        fit.unit,
+        {one.name: one.percent for one in fit.units},
+        fit.form,
+        {one.name: one.percent for one in fit.tried},
+        tuple(name for name in fit.attributes if name in of_data),
+    )
 
 
 def _functions(best: Form, *, whole: bool) -> dict[str, str]:
@@ -144,16 +181,19 @@ def _verdict(percent: float, narrow: float) -> Verdict:
 def sample(trial: Trial, first: Trial, choices: ModelChoices) -> Sample | None:
     """Make a sample of a run; None where its data flow is missing and others have theirs.
 
-    Occupancies of runs can be compared only if their data flow means the same.  So the first run
-    decides: what the accounting counted, or else the size of the input, or else one byte for all.
-    Bytes far below the input's are no data flow: it was read in ways that are not counted.
+    Where the form is chosen by evidence so is the data flow: the sample has what was counted, one
+    byte where nothing was.  In the paper's form the first run decides: what the accounting counted,
+    or else the size of the input, or else one byte for all.  Bytes far below the input's are no
+    data flow then: it was read in ways that are not counted.
 
     first: the first run that was learned from.
     choices: whether the accounting's bytes mean something, and the network's share of the stall
         where it was not measured.
     """
     least = _COUNTED * first.attributes.get(INPUT_BYTES, 0.0)
-    if choices.data_flow and (first.data_bytes or 0) > least:
+    if choices.data_flow and choices.form is FunctionForm.CHOSEN:
+        data_bytes = float(trial.data_bytes or 1)
+    elif choices.data_flow and (first.data_bytes or 0) > least:
         data_bytes = float(trial.data_bytes or 0)
     else:
         data_bytes = trial.attributes.get(INPUT_BYTES, 1.0) if choices.data_flow else 1.0
@@ -178,6 +218,16 @@ def fit(trials: Sequence[Trial], choices: ModelChoices) -> OccupancyFit:
         if one.stage is Stage.DONE and one.purpose != Purpose.TEST
     ]
     made = [one for trial in done if (one := sample(trial, done[0], choices)) is not None]
+    return model(choices).fit(made)
+
+
+def model(choices: ModelChoices) -> EvidenceModel | LinearOccupancyModel:
+    """Give what runs are learned with."""
     if choices.form is FunctionForm.PAPER:
-        return LinearOccupancyModel(faster=choices.faster or frozenset()).fit(made)
-    return OccupancyModel(faster=choices.faster).fit(made)
+        return LinearOccupancyModel(faster=choices.faster or frozenset())
+    return EvidenceModel(OccupancyModel(faster=choices.faster), data_profile(choices))
+
+
+def data_profile(choices: ModelChoices) -> tuple[str, ...]:
+    """Attributes of the data, of which one may be the unit of data flow."""
+    return (INPUT_BYTES,) if choices.data_flow else ()

@@ -85,6 +85,7 @@ class Stop(StrEnum):
     """Why learning ended."""
 
     GOOD_ENOUGH = "good enough"
+    SETTLED = "more runs would change little"
     NOTHING_LEFT = "nothing left to run"
     BUDGET = "budget"
 
@@ -126,7 +127,9 @@ class Workbench:
             else:
                 left = self.description.budget - spent(self.runs)
                 return trial if trial.hours <= left else Stop.BUDGET.value
-        return (Stop.GOOD_ENOUGH if self.proposer.good_enough else Stop.NOTHING_LEFT).value
+        if self.proposer.good_enough:
+            return Stop.GOOD_ENOUGH.value
+        return (Stop.SETTLED if self.proposer.settled else Stop.NOTHING_LEFT).value
 
     def mark(self, run: Trial) -> str:
         """Name of a run's job."""

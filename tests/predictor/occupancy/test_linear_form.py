@@ -41,12 +41,15 @@ def test_run_time_is_equation_1():
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9])
-def test_the_interval_is_laplace_s_of_log_time(level):
-    """The share of errors beyond x is exp(-x / mean)."""
+def test_the_interval_is_laplace_s_of_log_time_with_a_scale_known_from_so_many(level):
+    """Of the next error the share beyond x is (1 + x / (n mean))^-n; of many, exp(-x / mean)."""
     made = fit(form(), error=0.2, samples=6).predict({}, level)
+    reach = 0.2 * 6 * ((1 - level) ** (-1 / 6) - 1)
     assert made.level == level
-    assert made.low_s == pytest.approx(20 * exp(0.2 * log(1 - level)))
-    assert made.high_s == pytest.approx(20 / exp(0.2 * log(1 - level)))
+    assert made.low_s == pytest.approx(20 * exp(-reach))
+    assert made.high_s == pytest.approx(20 * exp(reach))
+    many = fit(form(), error=0.2, samples=10**6).predict({}, level)
+    assert many.high_s == pytest.approx(20 / exp(0.2 * log(1 - level)), rel=1e-4)
 
 
 def test_of_three_forms_the_middle_one_is_reported_and_of_two_the_better():
@@ -67,8 +70,9 @@ def test_the_interval_holds_what_each_plausible_form_says():
     assert made.time_s == pytest.approx(40)
     assert (made.low_s * same, made.high_s / same) == (pytest.approx(20), pytest.approx(40))
     # Errors of left-out samples reach farther than forms that agree.
-    made = fit(form(3.0), form(3.1), form(3.2), plausible=3, error=1.0).predict({})
-    assert made.high_s == pytest.approx(10 * made.time_s)
+    made = fit(form(3.0), form(3.1), form(3.2), plausible=3, error=1.0, samples=10**6)
+    made = made.predict({})
+    assert made.high_s == pytest.approx(10 * made.time_s, rel=1e-4)
 
 
 def test_forms_with_weights_say_their_mean_together():

@@ -6,15 +6,17 @@ import json
 import re
 import subprocess
 from contextlib import nullcontext
+from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from msgspec import structs
 
-from predictor.occupancy.active.settings import LearnerSettings
+from predictor.occupancy.active.settings import FunctionForm, LearnerSettings
 from predictor.types import Verdict
 from sacct_ingest.errors import ConfigError, FormatError, NimoError, SlurmError
 from sacct_ingest.files.atomic_file import alone
@@ -397,9 +399,53 @@ def _text(value):
 
 
 @pytest.mark.parametrize(("read", "flow"), [(10**8, 2.0**30), (2 * 10**8, 2e8)])
-def test_bytes_far_below_the_size_of_the_input_are_no_data_flow(read, flow):
+def test_bytes_far_below_the_size_of_the_input_are_no_data_flow_in_the_paper_s_form(read, flow):
     one = structs.replace(TRIAL, elapsed_s=9.0, data_bytes=read, attributes={"input_bytes": 2**30})
-    assert sample(one, one, ModelChoices()).measured.data_bytes == flow
+    paper = ModelChoices(form=FunctionForm.PAPER)
+    assert sample(one, one, paper).measured.data_bytes == flow
+    assert sample(one, one, ModelChoices()).measured.data_bytes == read
+
+
+BY_SIZE = """\
+application: shared
+command: shared {input}
+limit: "60"
+budget: 1000
+inputs: [{name: a, size: 1G}, {name: b, size: 2G}, {name: c, size: 4G}, {name: d, size: 8G}]
+assignments: [{nodes: [1, 2, 4], cpus: [1, 2, 4], inputs: [a, b, c, d]}]
+"""
+
+
+def shared_out(attributes):
+    """Seconds of 3 + 16 λ/(n c), of which no run of the accounting's bytes says anything."""
+    gib = attributes["input_bytes"] / 2**30
+    return 3 + 16 * gib / attributes["nodes"] / attributes["cpus"]
+
+
+def test_a_law_of_four_coefficients_is_known_after_nine_of_36_runs_and_the_choice_is_shown(state):
+    slurm = slurm_of(shared_out)
+    learning = bench(slurm, state, BY_SIZE)
+    assert campaign(learning, slurm).follow() in {Stop.GOOD_ENOUGH, Stop.SETTLED}
+    assert len(learning.runs) <= 9
+    learned = learning.learned()
+    off = [abs(one.time_s / shared_out(one.attributes) - 1) for one in learned.expected]
+    assert len(off) == 36
+    assert max(off) < 0.05
+    text = words.summary(learned, 9, 0.1, "good enough", learning.runnable(), width=200)
+    assert re.search(r"data flow: \S.* \(\d\.\d %\); not .*input_bytes.*none \(\d", text)
+    assert re.search(r"form: .*\(\d+\.\d %\)", text)
+    assert "data profile: input_bytes\n" in text
+    assert json.loads(json.dumps(asdict(learned)))["chosen"]["data_profile"] == ["input_bytes"]
+
+
+def test_runs_that_differ_more_than_the_target_end_when_they_change_little(state):
+    rng = np.random.default_rng(8)
+    slurm = slurm_of(lambda a: shared_out(a) * float(rng.lognormal(0, 0.15)))
+    learning = bench(
+        slurm, state, BY_SIZE.replace("budget: 1000", "budget: 1000\nlearning: {target: 5}")
+    )
+    assert campaign(learning, slurm).follow() == Stop.SETTLED
+    assert len(learning.runs) < 36
 
 
 def test_the_page_has_every_setting_with_its_default_and_the_other_choices():
