@@ -8,10 +8,15 @@ and later runs correct it.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise, product
 from math import exp, log
 from statistics import median
 
+import numpy as np
+from scipy.optimize import nnls
+
 from predictor.occupancy.application_model import OccupancyModel, Sample, occupancies
+from predictor.occupancy.data_flow import EvidenceModel
 from predictor.types import Form, Part, SizeTerm, Surface
 from sacct_ingest.records import LEARNING
 from sacct_ingest.runs.layout import Layout
@@ -23,8 +28,10 @@ _FEWEST, _RECENT, _MOST = 6, 100, 32
 #: Ratio of run times from which on memory distinguishes tables, largest residual in medians.
 _MATTERS, _FAR = 1.05, 4.0
 _NODES, _CPUS, _MIB = "nodes", "cpus", 2.0**20
-#: Share of the run time at the least size from which on a constant counts.
-_CONSTANT = 1e-3
+#: Attributes of which more makes runs faster, as `nimo lab learn` has them.
+_FASTER = frozenset({_NODES, _CPUS, MEMORY})
+#: Ratio of two amounts between which an exponent is taken.
+_NEAR = 1.1
 _Amounts = Mapping[str, float]
 _Levels = Mapping[str, Sequence[float]]
 _LogTime = Callable[[_Amounts], float]
@@ -55,7 +62,9 @@ def learned(finished: Iterable[RunRow]) -> Iterator[tuple[Part, list[RunRow], Si
     varied = [name for name, values in levels.items() if len(values) > 1]
     if len(varied) < 2:
         return
-    fit = OccupancyModel().fit([_sample(row, {n: given[n] for n in varied}) for row, given in made])
+    # The model of `nimo lab learn` itself: the same choices of the same runs.
+    model = EvidenceModel(OccupancyModel(faster=_FASTER), (SIZE,))
+    fit = model.fit([_sample(row, {n: given[n] for n in varied}) for row, given in made])
 
     def log_time(given: _Amounts) -> float:
         return log(fit.predict({name: given[name] for name in varied}).time_s)
@@ -90,9 +99,9 @@ def _requested(row: RunRow) -> dict[str, float]:
 
 
 def _sample(row: RunRow, given: _Amounts) -> Sample:
-    """Sample of a run; the size of its input stands for its data flow."""
+    """Sample of a run; of its data flow nothing was counted."""
     busy = min((row.cpu_s or 0.0) / (row.cpus * row.elapsed_s), 1.0) or 1.0
-    return Sample(given, occupancies(busy, row.elapsed_s, given.get(SIZE, 1.0)))
+    return Sample(given, occupancies(busy, row.elapsed_s, 1.0))
 
 
 def _cells(usual: _Amounts, levels: _Levels, log_time: _LogTime) -> list[dict[str, float]]:
@@ -126,27 +135,55 @@ def _moved(row: RunRow, amounts: _Amounts, log_time: _LogTime, residual: float) 
 def _of_size(
     sizes: Sequence[float], counts: Sequence[_Amounts], log_time: _LogTime
 ) -> SizeOfInput | None:
-    """How run time goes by size on the middle count: a constant and a multiple, or a power."""
+    """How run time goes by size and count: a sum of products of their powers, as the model says."""
     if len(sizes) < 2:
         return None
     low, middle, high = sizes[0], sizes[len(sizes) // 2], sizes[-1]
-    ends = [tuple(log_time({**one, SIZE: size}) for size in (low, high)) for one in counts]
-    first_s, last_s = map(exp, ends[len(ends) // 2])
+    counted = [name for name in counts[0] if len({one[name] for one in counts}) > 1]
+    unit = counted[0] if counted else _NODES
+    usual = counts[len(counts) // 2]
+    every = [one[unit] for one in counts]
+    grid = list(product(_spread(sizes), _spread(every)))
+    logs = np.array([log_time({**usual, SIZE: size, unit: n}) for size, n in grid])
     span = log(high / low)
-    multiple_s = (last_s - first_s) / (high - low)
-    constant_s = first_s - multiple_s * low
-    exponent = log(last_s / first_s) / span
-    parts: tuple[tuple[float, ...], ...] = (
-        (log(first_s) + exponent * log(middle / low), exponent, 0.0),
+    rise = log_time({**usual, SIZE: high}) - log_time({**usual, SIZE: high / _NEAR})
+    exponent = (log_time({**usual, SIZE: high}) - log_time({**usual, SIZE: low})) / span
+    growths = {0.0, 0.5, 1.0, 2.0, round(exponent, 3), round(rise / log(_NEAR), 3)}
+    powers = (
+        {0.0}
+        if len(set(every)) == 1
+        else {-1.0, -0.5, 0.0, 1.0, *_falls(usual, every, unit, log_time)}
     )
-    if multiple_s > 0 and constant_s > _CONSTANT * first_s:
-        at_middle_s = multiple_s * middle
-        parts = (log(constant_s), 0.0, 0.0), (log(at_middle_s), 1.0, 0.0)
-        exponent = at_middle_s / (constant_s + at_middle_s)
-    # Other counts widen the interval: two folds as far apart.
-    error = max(abs(last - first - log(last_s / first_s)) for first, last in ends) / span
+    candidates = list(product(sorted(growths), sorted(powers)))
+    columns = np.array([[(s / middle) ** g * n**p for g, p in candidates] for s, n in grid])
+    relative = columns / np.exp(logs)[:, None]
+    scale = relative.max(axis=0)
+    shares = nnls(relative / scale, np.ones(len(grid)))[0] / scale
+    parts = tuple(
+        (log(share), by, power)
+        for share, (by, power) in zip(shares.tolist(), candidates, strict=True)
+        if share > 0
+    )
+    # Where the sum differs from the model the interval is wider: two folds as far apart.
+    error = float(np.abs(np.log(relative @ shares)).max()) / span
     forms = [Form(0, 1.0, parts)]
     for fold, away in ((1, -error), (2, error)):
         forms.append(Form(fold, 1.0, tuple((own, by + away, power) for own, by, power in parts)))
     term = SizeTerm(SIZE, exponent, error, middle, low, high)
     return SizeOfInput(term, Surface((middle,), 1.0, tuple(forms)))
+
+
+def _spread(values: Sequence[float]) -> list[float]:
+    """Give the values, and one between any two of them."""
+    rising = sorted(set(values))
+    between = [(low * high) ** 0.5 for low, high in pairwise(rising)]
+    return sorted([*rising, *between])
+
+
+def _falls(
+    usual: _Amounts, counts: Sequence[float], unit: str, log_time: _LogTime
+) -> Iterator[float]:
+    """Give the exponents of the count at both ends of the counts."""
+    for count in (min(counts), max(counts)):
+        there, beside = ({**usual, unit: n} for n in (count, count * _NEAR))
+        yield round((log_time(beside) - log_time(there)) / log(_NEAR), 3)

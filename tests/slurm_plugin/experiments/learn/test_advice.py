@@ -115,6 +115,26 @@ def test_requests_that_were_not_run_are_predicted_by_the_learned_function(tmp_pa
         assert time_s == pytest.approx(actual_s, rel=0.1)
 
 
+def test_advice_says_what_learning_said(tmp_path):
+    """One model: what was printed after the runs is what is advised by them."""
+
+    def took_s(attributes):
+        gib = attributes["input_bytes"] / 2**30
+        return 30 + 160 * gib / attributes["nodes"] / attributes["cpus"]
+
+    text = TEXT.replace("cpus: [1, 2, 4, 8]", "nodes: [1, 2, 4], cpus: [1, 2, 4]")
+    text = text[: text.index("learning:")]
+    learning = bench(slurm := slurm_of(took_s), tmp_path / "app.learn.json", text)
+    campaign(learning, slurm).follow()
+    service = service_of(runs_of(learning, tmp_path), tmp_path)
+    for one in learning.learned().expected:
+        nodes, cpus = int(one.attributes["nodes"]), int(one.attributes["cpus"])
+        size = one.attributes["input_bytes"] / 2**30
+        advice = service.advise(job(f"{size:g}", cpus, nodes, ""), now_s=NOW)
+        (time_s,) = (row.time_s for row in advice.rows if row.nodes == nodes)
+        assert time_s == pytest.approx(one.time_s, rel=0.06)
+
+
 def test_several_resources_at_once_are_learned_from(tmp_path):
     """Input size, CPUs and memory: with little memory a run takes three times as long."""
 
