@@ -46,6 +46,8 @@ _AT_ONCE_S = 4.0
 _MODE = 0o600
 #: Mark of when sacct was asked last, whatever it answered.
 ASKED = "own history asked"
+#: About a job of which nothing has ended yet sacct is asked again after so long: its first run may.
+_ASK_AGAIN_S = 60.0
 _UNUSUAL = re.compile(r"[^\w.-]")  #: in a name of a file
 
 
@@ -89,7 +91,10 @@ def refreshed(
     first = _prepared(path)
     begun_s = time.monotonic()
     with open_store(made, create=True) as store:
-        done = _read_in_turn(store, path, made, program=program)
+        pause_s = made.local.every_min * 60
+        if keys and not _knows(store, keys):
+            pause_s = min(pause_s, _ASK_AGAIN_S)
+        done = _read_in_turn(store, path, made, pause_s=pause_s, program=program)
         if done and made.inputs:
             with progress("looking at input files") as report:
                 look_at_own(store, report, wait_s=WAIT_S)
@@ -169,15 +174,24 @@ def _prepared(path: Path) -> bool:
     return False
 
 
+def _knows(store: Store, keys: Collection[tuple[KeyLevel, str]]) -> bool:
+    """Whether runs of what is asked about were read, not only others of its user."""
+    own = ((level, key) for level, key in keys if level is not KeyLevel.USER)
+    return any(store.runs.of_key(level, key, most=1) for level, key in own)
+
+
 def _read_in_turn(
-    store: Store, path: Path, config: Config, *, program: str
+    store: Store, path: Path, config: Config, *, pause_s: float, program: str
 ) -> IngestSummary | None:
-    """Read what is new if it is time to; one process of all login nodes does."""
-    if not _due(store, config):
+    """Read what is new if it is time to; one process of all login nodes does.
+
+    pause_s: from one question to the next.
+    """
+    if not _due(store, pause_s):
         return None
     try:
         with locked(path, waiting=lambda: _say(program, "another process reads; waiting for it")):
-            if not _due(store, config):
+            if not _due(store, pause_s):
                 return None
             try:
                 done = _read(store, config)
@@ -196,9 +210,9 @@ def _read_in_turn(
         ) from error
 
 
-def _due(store: Store, config: Config) -> bool:
+def _due(store: Store, pause_s: float) -> bool:
     asked = asked_s(store)
-    return asked is None or not 0 <= time.time() - asked < config.local.every_min * 60
+    return asked is None or not 0 <= time.time() - asked < pause_s
 
 
 def _read(store: Store, config: Config) -> IngestSummary:
@@ -246,6 +260,8 @@ def _from_queue(store: Store, config: Config) -> str:
         made = add_from_queue(store, squeue, cluster=here, user=user_name())
     except SlurmError as error:
         return f"nor is there an answer of squeue: {error}"
+    if not store.runs.count():
+        return "nor does squeue show one that ended in the last minutes"
     return (
         f"squeue shows {count(made, 'job')} that ended in the last minutes; what was read "
         "before stands"

@@ -39,13 +39,14 @@ def happened(run: EndedJob, lack: Lack) -> str:
         details.append(f"of {duration_text(run.limit_s)}")
     elif lack is Lack.MEMORY:
         had, used = node_memory(run) // _MIB, node_need(run) // _MIB
-        details += [f"with {had} MiB on a node"] if had else []
-        details += [f"{used} MiB measured"] if used else []
+        amounts = [f"with {had} MiB on a node"] if had else []
+        amounts += [f"{used} MiB measured"] if used else []
+        details.append(", ".join(amounts))
     elif run.exit_code or run.exit_signal:
         code = f"exit {run.exit_code}" if run.exit_code else f"signal {run.exit_signal}"
         details.append(f"({code})")
     id_ = run.array_job_id if run.array_job_id is not None else run.job_id
-    text = f"Job {id_}{task} ({name}) {words} {' '.join(details)}."
+    text = f"Job {id_}{task} ({name}) {words} {' '.join(filter(None, details))}."
     if run.state in (JobState.NODE_FAIL, JobState.BOOT_FAIL) and run.node_list:
         text += f" Its nodes were {printable(run.node_list)}."
     return text

@@ -364,5 +364,5 @@ def test_why_where_it_cannot_run_again_and_the_output_is_a_pipe(slurm, capsys, m
     slurm.job(7, "OUT_OF_MEMORY", 12, SubmitLine="sbatch gone.sh", MaxRSS="1073000000")
     assert main(["why", "7"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "ran out of memory after 12 s with 1024 MiB on a node 1023 MiB measured." in said
+    assert "ran out of memory after 12 s with 1024 MiB on a node, 1023 MiB measured." in said
     assert "NIMO does not run it again: Slurm keeps no script of job 7" in said

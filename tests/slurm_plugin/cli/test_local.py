@@ -172,6 +172,35 @@ def test_later_only_what_is_new_is_read_and_fitted(login):
     assert lines & new and new < first.keys()
 
 
+@pytest.mark.parametrize(("asked_s", "again"), [(90, True), (30, False)])
+def test_a_command_that_ran_first_a_moment_ago_is_known_a_minute_later(
+    login, capsys, asked_s, again
+):
+    (login.work / "other.sh").write_text("#!/bin/sh\n#SBATCH -J other\nsrun ./other\n")
+    advise(["-N", "4", "other.sh"])
+    with Store.open(f"sqlite:///{login.kept}?journal=DELETE") as store:
+        store.watermarks.set("own history asked", int(time.time()) - asked_s)
+    login.runs(0, [], name="other")
+    login.asked()
+    assert advise(["-N", "4", "app.sh"]) in (0, 3)  # it is known
+    assert not login.asked()
+    capsys.readouterr()
+    advise(["-N", "4", "--json", "other.sh"])
+    assert bool(login.asked()) is again
+    (row,) = (row for row in json.loads(capsys.readouterr().out)["rows"] if row["nodes"] == 4)
+    assert (row["time_s"] == pytest.approx(900, rel=0.1)) is again
+
+
+def test_who_never_ran_a_job_is_told_so(login, capsys):
+    (login.bin / "rows.json").write_text("[]")
+    login.program("squeue", "#!/bin/sh\n")
+    advise(["-N", "4", "app.sh"])
+    assert (
+        "nimo-advise: sacct shows no job of yours; nor does squeue show one that ended in the "
+        "last minutes\n"
+    ) in capsys.readouterr().err
+
+
 def test_two_login_nodes_read_one_after_the_other(login):
     code = "import sys; from slurm_plugin.cli.nimo import main; sys.exit(main(['predict']))"
     both = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
