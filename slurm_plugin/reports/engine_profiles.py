@@ -22,6 +22,7 @@ from sacct_ingest.store import RunRow
 from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.config.yaml_text import load_yaml
 from slurm_plugin.reports.input_memory import InputMemory, input_memory
+from slurm_plugin.reports.input_time import InputTime, input_time
 from slurm_plugin.slurm.cluster_state import RawState, lower_of
 from slurm_plugin.text.formatting import clock, count
 
@@ -68,6 +69,8 @@ class Need:
     retried: int = 0  #: predicted runs for which that was too little
     #: memory by the size of the input files; None: it does not surely go by that
     by_input: InputMemory | None = None
+    #: time limit by the size of the input files, likewise
+    time_by_input: InputTime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +219,17 @@ def need_of(
         over=_AS_GIVEN[kind] if as_given else _over(rows, times, memory, quantile),
         partition=done[-1].partition,
         by_input=input_memory(rows, FEWEST) if margin is None and mem_bytes else None,
+        time_by_input=None if as_given else _time_by_input(rows, quantile, time_margin),
     )
     return need, backtest
+
+
+def _time_by_input(rows: Sequence[RunRow], share: float, margin: float) -> InputTime | None:
+    def cover(values: Sequence[float]) -> float:
+        whole = _Amounts([(value, False) for value in values])
+        return whole.covering(share, margin) or inf
+
+    return input_time(rows, FEWEST, cover)
 
 
 #: What is said in place of a time limit where the length of jobs is no property of the work.
@@ -348,7 +360,9 @@ def snakemake(needs: Iterable[Need]) -> str:
     for rule, said, need in _lines(needs, "snakemake"):
         made += [f"  # {said}", f"  {rule}:"]
         if need.time_s is not None:
-            value = f"{ceil(need.time_s / 60)} * attempt"
+            if need.time_by_input is not None:
+                made.append(f"    # by input: long enough for {_judged(need.time_by_input)}")
+            value = f"{_snakemake_minutes(need, need.time_s)} * attempt"
             made.append(f"    runtime: {at_most(need.most_s, 60, value)}")
         if need.by_input is not None:
             made.append(f"    # by input: enough for {_judged(need.by_input)}")
@@ -361,8 +375,17 @@ def snakemake(needs: Iterable[Need]) -> str:
     return "\n".join(made) + "\n"
 
 
-def _judged(memory: InputMemory) -> str:
-    return f"{memory.inside} of {count(memory.predictions, 'run')}, each by those before it"
+def _judged(need: InputMemory | InputTime) -> str:
+    return f"{need.inside} of {count(need.predictions, 'run')}, each by those before it"
+
+
+def _snakemake_minutes(need: Need, time_s: float) -> str:
+    """Write the time limit of a first attempt in minutes."""
+    time = need.time_by_input
+    if time is None:
+        return f"{ceil(time_s / 60)}"
+    grown = f"{time.fixed_s / 60:.3g} + {time.grown_s / 60:.3g} * input.size_mb"
+    return f"(int(max({time.least_s / 60:.3g}, {grown})) + 1)"
 
 
 def _snakemake_memory(need: Need, mem_bytes: float) -> str:
@@ -431,10 +454,14 @@ def nextflow(needs: Iterable[Need]) -> str:
     return "\n".join([*made, "}"]) + "\n"
 
 
+#: What has several values, and no column of a table.
+_BY_INPUT: Final = frozenset({"by_input", "time_by_input"})
+
+
 def as_csv(needs: Iterable[Need]) -> str:
     """Make a table with one row an application."""
     text = io.StringIO()
-    columns = [name for name in Need.__slots__ if name != "by_input"]
+    columns = [name for name in Need.__slots__ if name not in _BY_INPUT]
     writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     writer.writerows(map(asdict, needs))

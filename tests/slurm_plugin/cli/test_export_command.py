@@ -1,9 +1,11 @@
 """What rules of a workflow need by their record, as their engine's profile."""
 
 import json
+import math
 import re
 import subprocess
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -295,3 +297,54 @@ def test_memory_that_does_not_go_by_input_is_one_for_all():
     need, _ = need_of("ada/snakemake:sort", sized_runs(lambda mib: 300 + mib % 7), quantile=0.95)
     assert need.by_input is None
     assert "input.size_mb *" not in engine_profiles.snakemake([need])
+
+
+def timed_runs(took_s, **changes):
+    """Runs whose inputs are of 1 to 100 MiB, and what they take by that."""
+    sizes = (40, 1, 100, 3, 70, 15, 8, 90, 55, 25, 62, 30)
+    return [submitted(row(1, took_s(mib)), inputs=f"1Kdat={mib * MIB}", **changes) for mib in sizes]
+
+
+def minutes(profile, size_mib, attempt=1):
+    asked = yaml.safe_load(profile)["set-resources"]["sort"]["runtime"]
+    names = {"attempt": attempt, "input": SimpleNamespace(size_mb=size_mib), "max": max}
+    return eval(asked, names)
+
+
+def test_run_time_goes_by_input_where_it_surely_does():
+    runs = timed_runs(lambda mib: 60 + 36 * mib + mib % 7)
+    need, _ = need_of("ada/snakemake:sort", runs, quantile=0.95)
+    assert need.time_by_input.inside == need.time_by_input.predictions == 7
+    profile = engine_profiles.snakemake([need])
+    assert "    # by input: long enough for 7 of 7 runs, each by those before it\n" in profile
+    for mib in (1, 10, 50, 100, 300):
+        took_min = (60 + 36 * mib) / 60
+        assert took_min <= minutes(profile, mib) <= 1.3 * took_min + 2
+        assert minutes(profile, mib, attempt=2) == 2 * minutes(profile, mib)
+    assert minutes(profile, 0) == minutes(profile, 1)
+    made = json.loads(engine_profiles.as_json([need]))["applications"][0]
+    assert made["time_by_input"]["grown_s"] == pytest.approx(36 * 1.2, rel=0.05)
+    assert "time_by_input" not in engine_profiles.as_csv([need])
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        timed_runs(lambda mib: 600 + 50 * (mib % 7)),  # by no input
+        timed_runs(lambda mib: 3700 - 36 * mib),  # the larger, the shorter
+        timed_runs(lambda mib: 36 * mib)[:9],  # too few
+        [*timed_runs(lambda mib: 36 * mib), submitted(row(1, 3600.0, JobState.TIMEOUT))],
+    ],
+)
+def test_run_time_that_does_not_surely_go_by_input_is_one_for_all(runs):
+    need, _ = need_of("ada/snakemake:sort", runs, quantile=0.95)
+    assert need.time_by_input is None
+    if need.time_s is not None:
+        assert minutes(engine_profiles.snakemake([need]), 50) == math.ceil(need.time_s / 60)
+    assert "input.size_mb *" not in engine_profiles.snakemake([need])
+
+
+def test_run_time_by_input_keeps_to_the_partition():
+    need, _ = need_of("ada/snakemake:sort", timed_runs(lambda mib: 36 * mib), quantile=0.95)
+    asked = engine_profiles.snakemake([replace(need, most_s=600.0)])
+    assert "    runtime: min(10, (int(max(" in asked
