@@ -88,3 +88,26 @@ def loaded_by(module):
 )
 def test_nothing_heavy_is_loaded(module, allowed):
     assert loaded_by(module) & HEAVY <= allowed
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("slurm_plugin.cli.advise", ["--help"]),
+        ("slurm_plugin.cli.nimo", ["--help"]),
+        ("slurm_plugin.cli.nimo", ["wait", "--help"]),
+        ("slurm_plugin.cli.nimo", ["predict", "--help"]),
+    ],
+)
+def test_help_loads_options_alone(module, words):
+    code = (
+        f"import sys; from {module} import main\n"
+        "try: main(sys.argv[1:])\n"
+        "finally: print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
+    )
+    assert "usage" in done.stdout.lower()
+    slow = {"dataclasses", "json", "msgspec", "predictor", "socket", "yaml"}
+    assert set(done.stderr.split()) & (HEAVY | slow) == set()

@@ -6,12 +6,13 @@ import sys
 import pytest
 
 from sacct_ingest.errors import SlurmError
-from slurm_plugin.cli import advise as advising
+from slurm_plugin.cli.advice_requests import seen_from_here
 from slurm_plugin.cli.advise import main
 from slurm_plugin.protocol.advice_messages import Advice
 
 #: On a busy machine nimod may take longer than users would wait for.
-CALL = "import sys; from slurm_plugin.cli import advise; advise._TIMEOUT_S = 120.0\n"
+CALL = "import sys; from slurm_plugin.cli import advice_requests, advise\n"
+CALL += "advice_requests.TIMEOUT_S = 120.0\n"
 CALL += "code = advise.main(sys.argv[1:])\n"
 
 
@@ -186,9 +187,9 @@ def test_help_has_examples_and_all_statuses(capsys):
 
 
 def test_of_several_clusters_it_says_which_one_is_compared():
-    advice = advising.seen_from_here(Advice(cluster="pine"), ("oak", "pine"))
+    advice = seen_from_here(Advice(cluster="pine"), ("oak", "pine"))
     assert advice.place_text == "Of its clusters only pine is compared: nimod sees no other."
-    assert advising.seen_from_here(Advice(cluster="pine"), ("all",)).place_text
-    assert not advising.seen_from_here(Advice(cluster="pine"), ("pine",)).place_text
+    assert seen_from_here(Advice(cluster="pine"), ("all",)).place_text
+    assert not seen_from_here(Advice(cluster="pine"), ("pine",)).place_text
     with pytest.raises(SlurmError, match="nimod here knows pine"):
-        advising.seen_from_here(Advice(cluster="pine"), ("oak",))
+        seen_from_here(Advice(cluster="pine"), ("oak",))

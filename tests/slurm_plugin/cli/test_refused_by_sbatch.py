@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sacct_ingest.errors import ScriptError
 from sacct_ingest.scripts.job_script import parse_command_line
-from slurm_plugin.cli.advise import _unknown
+from slurm_plugin.cli.advice_requests import unknown_option
 from slurm_plugin.cli.advise import main as advise
 from slurm_plugin.cli.sbatch_request import needs_slurm, refusal_of, request
 
@@ -111,7 +111,7 @@ def test_an_empty_wrap_is_no_script_from_standard_input(monkeypatch):
 
 def judged(words):
     """Whether nimo-advise refuses these words, or asks Slurm about them."""
-    if _unknown(parse_command_line(["sbatch", *words])):
+    if unknown_option(parse_command_line(["sbatch", *words])):
         return True
     try:
         return needs_slurm(request(words, user=""), words, 8)

@@ -215,7 +215,7 @@ def test_no_nimod_is_one_line(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("age_s", "words"),
-    [(None, "not read yet"), (12.0, "read 12 s ago"), (61.0, "read 61 s ago: too old")],
+    [(None, "not read yet"), (12.0, "read 12 s ago"), (61.0, "read 1 min ago: too old")],
 )
 def test_what_nimod_sees_of_the_cluster(age_s, words):
     text = describe(Status(snapshot_age_s=age_s), now_s=0, max_age_s=60)
