@@ -13,7 +13,6 @@ from slurm_plugin.nimod import client
 from slurm_plugin.protocol.query_messages import Explanation
 from slurm_plugin.protocol.status_messages import Counts, Status, WaitRow, Waits
 from slurm_plugin.slurm import commands
-from slurm_plugin.text.table_columns import WIDTH
 from tests.slurm_plugin.reports.rows import decision
 
 NOW = 1_790_000_000.0
@@ -186,7 +185,8 @@ def test_decisions_of_the_last_seconds_are_waited_for(
     assert slept == [pause_s]
 
 
-def test_nimod_tells_how_it_is(nimod, capsys):
+def test_nimod_tells_how_it_is(nimod, capsys, monkeypatch):
+    monkeypatch.setattr("slurm_plugin.cli.commands.status.terminal_width", lambda: 50)
     assert main(["status", "--config", str(nimod.config), "--json"]) == 0
     status = json.loads(capsys.readouterr().out)
     assert status["identities"] > 7
@@ -197,7 +197,7 @@ def test_nimod_tells_how_it_is(nimod, capsys):
     text = capsys.readouterr().out
     assert "cluster    read " in text
     lines = text.splitlines()
-    assert max(map(len, lines)) <= WIDTH
+    assert max(map(len, lines)) <= 50
     folded = [line for line in lines if not line[:1].isalpha()]
     assert folded
     assert all(line.startswith(" " * 11) for line in folded)
