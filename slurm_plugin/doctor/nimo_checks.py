@@ -36,7 +36,7 @@ def configuration(installation: Installation) -> Iterator[Finding]:
             str(installation.config), "correct it; 'nimo config --check' names what is wrong"
         )
     elif place is None:
-        yield warning("there is no nimo.yaml: built-in settings", "nimo init")
+        yield warning("there is no nimo.yaml: built-in settings are used", "nimo init")
     elif place.stat().st_mode & stat.S_IWOTH:
         yield wrong(f"every user can write {place}", f"chmod o-w {place}")
     else:
@@ -65,7 +65,8 @@ def store(installation: Installation) -> Iterator[Finding]:
         return
     if release is None or release < HEAD:
         yield warning(
-            f"the store's tables are those of {release or 'no'} release", f"{_AS_NIMO} ingest"
+            f"an older release made the store ({release})" if release else "the store is empty",
+            f"{_AS_NIMO} ingest",
         )
     elif release > HEAD:
         yield wrong("a newer release made the store", "upgrade NIMO here, too")
@@ -115,7 +116,7 @@ def learned(installation: Installation) -> Iterator[Finding]:
         yield skipped("the store cannot be opened")
         return
     if times_s["fit"] and not times_s["ingest"]:
-        made = "only saved files were read, not the accounting: nothing new is learned"
+        made = "only saved files were read, not the accounting: NIMO learns nothing new"
         yield warning(made, _each_hour("ingest"))
         del times_s["ingest"]
     if unresolved is not None:
@@ -124,7 +125,7 @@ def learned(installation: Installation) -> Iterator[Finding]:
         )
         yield warning(read, f"{_AS_NIMO} fit")
     if outdated:
-        made = f"{count(outdated, 'prediction')} of another release: not used until made anew"
+        made = f"another release made {count(outdated, 'prediction')}: they are not used"
         yield warning(made, f"{_AS_NIMO} fit")
     for command, at_s in times_s.items():
         yield _age(command, at_s, installation.now_s)
@@ -151,22 +152,22 @@ def values(installation: Installation) -> Iterator[Finding]:
         yield fine("the values that accounting gives can be read")
     for (kind, column, fault), share in sorted(many.items(), key=itemgetter(1), reverse=True):
         said = f"{column} {Fault(fault).words} in {percent(share)} of {kind}s"
-        yield warning(f"{said}: unknown there", _ODD_FIXES[Fault(fault)])
+        yield warning(f"{said}: NIMO does not use these", _ODD_FIXES[Fault(fault)])
 
 
 #: Share of rows from which on odd values of a column are worth a word.
 _MANY_ODD = 0.01
 _ODD_FIXES = {
-    Fault.OVERFLOWED: "nothing in NIMO; a newer Slurm may have mended it",
+    Fault.OVERFLOWED: "there is nothing to do in NIMO; a newer Slurm may give the right values",
     Fault.UNREADABLE: f"{_AS_NIMO} ingest; it shows such a value",
-    Fault.CONTRADICTED: "see that it has the unit that docs/sources.md names for it",
+    Fault.CONTRADICTED: "check its unit against docs/sources.md",
 }
 
 
 def _age(command: str, at_s: float | None, now_s: float) -> Finding:
     fix = _each_hour(command)
     if at_s is None:
-        return warning(f"no nimo {command} yet: NIMO cannot predict", fix)
+        return warning(f"nimo {command} has not run yet: NIMO cannot predict", fix)
     done = {"ingest": "accounting read", "fit": "fitted"}[command]
     when = f"{done} {duration_text(max(now_s - at_s, 0))} ago"
     return warning(when, fix) if now_s - at_s > _OLD_S else fine(when)
@@ -200,7 +201,7 @@ def nimod(installation: Installation) -> Iterator[Finding]:
             if age_s is None
             else f"read the cluster's state {duration_text(age_s)} ago"
         )
-        yield wrong(f"nimod {snapshot}: jobs pass unchanged", "its log: journalctl -u nimod")
+        yield wrong(f"nimod {snapshot}: jobs pass unchanged", "read its log: journalctl -u nimod")
     else:
         yield fine(f"nimod read the cluster's state {duration_text(age_s)} ago")
 
@@ -225,11 +226,11 @@ def _asked(
     op: Operation, kind: type[_Reply], installation: Installation, unit: str
 ) -> _Reply | Finding:
     """Ask a service; what is wrong where it does not answer."""
-    log = f"its log: journalctl -u {unit}"
+    log = f"read its log: journalctl -u {unit}"
     try:
         return client.exchange(installation.settings.socket, Ask(op=op), kind, _TIMEOUT_S)
     except client.Unanswered as error:
-        return wrong(f"{error}: it hangs", f"systemctl restart {unit}; {log}")
+        return wrong(f"{error}: it runs, but does not answer", f"systemctl restart {unit}; {log}")
     except client.Unreachable as error:
         return wrong(str(error), f"systemctl start {unit}; {log}")
 

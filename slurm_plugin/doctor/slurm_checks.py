@@ -41,7 +41,7 @@ def munge(installation: Installation) -> Iterator[Finding]:
         with suppress(OSError):
             said = read_pairs(installation.slurm_conf.read_text(errors="replace"))
     if (used := said.get("AuthType", "auth/munge")) != "auth/munge":
-        yield skipped(f"{used} is used instead")
+        yield skipped(f"Slurm uses {used}, not munge")
         return
     match = re.search(r"socket=([^,]+)", said.get("AuthInfo", ""))
     try:
@@ -62,12 +62,15 @@ def slurmctld(installation: Installation) -> Iterator[Finding]:
         return
     version, release = installation.slurm.get("SLURM_VERSION", ""), _said(installation).release
     if not version:
-        yield wrong("scontrol show config names no release", "is it Slurm's own scontrol on PATH?")
+        yield wrong(
+            "scontrol show config names no release", "put Slurm's own scontrol first on PATH"
+        )
     elif release < FIRST:
         yield wrong(f"Slurm {version} is too old", "NIMO needs 22.05 or newer")
     elif release > LAST:
         yield warning(
-            f"Slurm {version} is newer than the tested releases", "upgrade NIMO, or try it first"
+            f"Slurm {version} is newer than the tested releases",
+            "upgrade NIMO, or try both on a test cluster first",
         )
     else:
         yield fine(f"slurmctld answers, Slurm {version}")
@@ -152,8 +155,8 @@ def comments(installation: Installation) -> Iterator[Finding]:
     """Comments, with their tags, reach the accounting."""
     if missing := line(installation.slurm, "AccountingStoreFlags"):
         yield warning(
-            "AccountingStoreFlags has no job_comment: tags in #SBATCH lines are known only of jobs "
-            "that nimod saw submitted; those of the command line are read there",
+            "the accounting keeps no comments (AccountingStoreFlags has no job_comment): NIMO "
+            "knows tags in #SBATCH lines only of jobs that were submitted while nimod ran",
             f"{missing} {CONF_FIX}",
         )
     else:
@@ -177,7 +180,7 @@ def _slurmdbd_settings(installation: Installation) -> dict[str, str]:
     return read_pairs(text.partition("SlurmDBD configuration:")[2]) if isinstance(text, str) else {}
 
 
-_HOW = "docs/install.md, Limits to plan with"
+_HOW = "see 'Limits to plan with' in docs/install.md"
 #: The first job asks for ten minutes, is planned with one, and takes more than that.
 _FIRST = ("-t10", "--time-min=1", "--wrap", "sleep 75")
 _JOB = ("sbatch", "--parsable", "-N1", "--exclusive", "--chdir=/", "-o/dev/null", "-Jnimo-doctor")
@@ -196,7 +199,7 @@ def limits(installation: Installation) -> Iterator[Finding]:
     if not said.plans_softly and said.release < (23, 11):
         version = installation.slurm.get("SLURM_VERSION", "")
         yield wrong(
-            f"Slurm {version} has no limits to plan with: NIMO sets none",
+            f"Slurm {version} has no limits to plan with: time_limit.soft does nothing",
             "upgrade Slurm to 23.11 or newer, better 25.05.4, or take time_limit.soft off",
         )
     elif not said.plans_softly:

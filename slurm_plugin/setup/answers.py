@@ -71,14 +71,16 @@ def check(answers: Answers, names: Sequence[str]) -> None:
         if name not in names:
             raise ConfigError(f"Slurm has no partition {name!r}; {did_you_mean(name, names)}")
     if "://" not in answers.store:
-        raise ConfigError(f"{answers.store}: no database URL; an SQLite file is sqlite:///FILE")
+        raise ConfigError(
+            f"{answers.store} is no database URL; write an SQLite file as sqlite:///FILE"
+        )
     if urlsplit(answers.store).password:
         raise ConfigError(
-            "users read nimo.yaml: no password into the store's URL; PostgreSQL has"
-            " ~nimo/.pgpass for it, MariaDB ?read_default_file=/var/lib/nimo/.my.cnf"
+            "every user can read nimo.yaml: leave the password out of the store's URL; PostgreSQL "
+            "reads it from ~nimo/.pgpass, MariaDB with ?read_default_file=/var/lib/nimo/.my.cnf"
         )
     if not answers.socket.startswith("/"):
-        raise ConfigError(f"{answers.socket}: give the whole path of the socket, from / on")
+        raise ConfigError(f"{answers.socket}: give the full path of the socket, beginning with /")
 
 
 _YAML = re.compile(r"^(?P<indent> {0,2})(?P<key>\w+):(?P<value>[^#\n]*?)(?P<comment>\s+#.*)?$")

@@ -96,17 +96,17 @@ def hooks_run(installation: Installation) -> bool:
 def render(summary: SetupSummary) -> str:
     """Text for a terminal."""
     parts = [
-        ("Slurm says", [f"{name}: {value}" for name, value in summary.slurm.items()]),
-        ("files", [f"{state:9}  {path}" for path, state in summary.files.items()]),
-        ("hooks that were written", summary.hooks),
-        ("slurm.conf lacks, where slurmctld runs and on login nodes", summary.slurm_conf),
-        ("left to do", summary.next),
+        ("Found in Slurm", [f"{name}: {value}" for name, value in summary.slurm.items()]),
+        ("Settings", [f"{state:9}  {path}" for path, state in summary.files.items()]),
+        ("Hooks written", summary.hooks),
+        ("Add to slurm.conf, where slurmctld runs and on login nodes", summary.slurm_conf),
+        ("Do next, in this order", summary.next),
     ]
     if "untouched" in summary.files.values():
         parts.append(
             (
-                "these files exist with other contents; NIMO left them as they are",
-                ["nimo init --dry-run shows what"],
+                "These files were changed before, so they stay as they are",
+                ["see the differences: nimo init --dry-run"],
             )
         )
     return "\n".join(

@@ -201,7 +201,7 @@ def test_doctor_shows_with_two_jobs_what_this_release_does(site, plans):
     doctor = ("nimo", "doctor", "--limits")
     said = " ".join(site.cluster.run(*doctor, check=False, timeout_s=900).stdout.split())
     if not plans:
-        assert "has no limits to plan with: NIMO sets none" in said
+        assert "has no limits to plan with: time_limit.soft does nothing" in said
         return
     since = (25, 5)  # of jobs that run the plan counts, from 25.05.4 on
     end = "--time-min" if site.cluster.settings.version >= since else "--time, not its --time-min"

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     """Ask, write, and say what is left to do."""
     installation = installation_of(args)
     if isinstance(installation.slurm_text, SlurmError):
-        print(f"nimo init: Slurm was not asked: {installation.slurm_text}", file=sys.stderr)
+        print(f"nimo init: Slurm did not answer: {installation.slurm_text}", file=sys.stderr)
     answers = _answers(args, installation)
     sample, hook_sample = ((ETC / name).read_text() for name in ("nimo.yaml", "nimo_hook.conf"))
     place = find(args.config) or SYSTEM_FILE
@@ -115,9 +115,13 @@ def _names(text: str) -> tuple[str, ...]:
 
 #: Option -> the answer that it gives, how that is read, and what is asked where it is not given.
 _TYPED: dict[str, tuple[str, Callable[[str], object], str]] = {
-    "store": ("store", store_url, "store, an SQLite file or a database URL"),
-    "mode": ("mode", Mode, f"mode, one of {', '.join(Mode)}"),
-    "partition": ("partitions", _names, "only for jobs in these partitions"),
+    "store": (
+        "store",
+        store_url,
+        "Where to keep what NIMO learns: an SQLite file or a database URL",
+    ),
+    "mode": ("mode", Mode, f"What NIMO may do with jobs: {', '.join(Mode)}"),
+    "partition": ("partitions", _names, "Partitions whose jobs it decides on"),
 }
 
 

@@ -303,7 +303,10 @@ FAULTS = {
         damaged,
         {"store": (FindingState.ERROR, "is damaged", "sudo -u nimo nimo ingest")},
     ),
-    "hung nimod": (frozen, {"nimod": (FindingState.ERROR, "it hangs", "systemctl restart nimod")}),
+    "hung nimod": (
+        frozen,
+        {"nimod": (FindingState.ERROR, "does not answer", "systemctl restart nimod")},
+    ),
     "store for all to read": (
         lambda n: mode(Path(n.store.removeprefix("sqlite:///")), 0o644),
         {"store": (FindingState.WARNING, "every user can read", "chmod o-r")},
@@ -435,7 +438,7 @@ def test_a_fresh_mark_of_something_else_is_no_ingest(tmp_path):
     ingest, fit = learned(installation_of(Namespace(config=None, store=url)))
     assert ingest.state is fit.state is FindingState.WARNING
     assert ingest.message.startswith("accounting read ")
-    assert "no nimo fit yet" in fit.message
+    assert "nimo fit has not run yet" in fit.message
 
 
 def test_tables_of_another_release_are_counted_and_nimo_fit_is_named(tmp_path):
@@ -446,14 +449,14 @@ def test_tables_of_another_release_are_counted_and_nimo_fit_is_named(tmp_path):
         number = store.fits.count()
         outdate(store)
     found = list(learned(installation_of(Namespace(config=None, store=url))))
-    (waiting,) = [one for one in found if "of another release" in one.message]
+    (waiting,) = [one for one in found if "another release made" in one.message]
     assert waiting.state is FindingState.WARNING
-    assert waiting.message.startswith(f"{number} predictions ")
+    assert f"made {number} predictions" in waiting.message
     assert waiting.fix.endswith("nimo fit")
     with Store.open(url) as store:
         refit(store, now_s=time.time())
     found = learned(installation_of(Namespace(config=None, store=url)))
-    assert not any("of another release" in one.message for one in found)
+    assert not any("another release made" in one.message for one in found)
 
 
 def test_saved_files_alone_are_no_news(tmp_path):
@@ -477,4 +480,4 @@ def test_columns_that_overflow_are_named(tmp_path):
         )
     (finding,) = values(installation_of(Namespace(config=None, store=url)))
     assert finding.state is FindingState.WARNING
-    assert finding.message == "TotalCPU overflowed in 3 % of steps: unknown there"
+    assert finding.message == "TotalCPU overflowed in 3 % of steps: NIMO does not use these"

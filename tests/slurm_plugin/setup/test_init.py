@@ -173,7 +173,7 @@ def test_what_somebody_wrote_stays(machine, capsys):
     assert machine.hook_conf.read_text() == "timeout_ms = 5\n"
     reported = capsys.readouterr().out
     assert f"untouched  {machine.config}" in reported
-    assert "nimo init --dry-run shows what" in reported
+    assert "see the differences: nimo init --dry-run" in reported
 
 
 def test_a_file_as_it_was_shipped_is_filled_in_and_then_stays(machine, capsys):
@@ -182,7 +182,7 @@ def test_a_file_as_it_was_shipped_is_filled_in_and_then_stays(machine, capsys):
     assert machine.init() == 0
     assert load(machine.config).cluster == "pine"
     assert machine.init() == 0
-    first, second = capsys.readouterr().out.split("files:\n")[1:]
+    first, second = capsys.readouterr().out.split("Settings:\n")[1:]
     assert first.startswith(f"  filled in  {machine.config}")
     assert second.startswith(f"  same       {machine.config}")
 
@@ -210,7 +210,7 @@ def test_a_dry_run_prints_a_diff_that_patch_takes_and_writes_nothing(machine, ca
     [
         (["-p", "bacth"], "Slurm has no partition 'bacth'; did you mean 'batch'?"),
         (["--store", "mysql+pymysql://nimo:secret@db/nimo"], "?read_default_file="),
-        (["--socket", "nimod.sock"], "from / on"),
+        (["--socket", "nimod.sock"], "beginning with /"),
     ],
 )
 def test_wrong_answers_name_the_fix(machine, capsys, words, complaint):
@@ -247,7 +247,7 @@ def test_without_slurm_it_proposes_what_is_built_in(machine, capsys, monkeypatch
     monkeypatch.setenv("SLURM_CONF", "/nowhere/slurm.conf")
     assert machine.init() == 0
     out, err = capsys.readouterr()
-    assert "Slurm was not asked: scontrol: not found on PATH" in err
+    assert "Slurm did not answer: scontrol: not found on PATH" in err
     assert load(machine.config) == Config(store="sqlite:////var/lib/nimo/nimo.db")
     assert "nimo_hook.conf" not in out
     assert "forward_deadline" not in out
