@@ -22,15 +22,11 @@ from typing import Any
 
 import _bench
 import numpy as np
-from _error_measures import (
-    absolute_errors,
-    order_preserving_degree,
-    percentage_errors,
-    ranking_distance,
-)
+from _error_measures import absolute_errors, percentage_errors
 from numpy.typing import NDArray
 
 from predictor.occupancy.application_model import OccupancyModel, Sample, occupancies
+from predictor.occupancy.ranking import order_preserving_degree, ranking_distance
 from predictor.occupancy.regression import LinearOccupancyModel
 
 try:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         Description,
         Trial,
     )
-    from slurm_plugin.experiments.learn.proposers import Chosen, Expected, ProposerState
+    from slurm_plugin.experiments.learn.proposers import Chosen, Expected, ProposerState, Ranking
     from slurm_plugin.experiments.learn.workbench import Workbench
 
 #: Inputs for which it says what to submit.
@@ -285,6 +285,8 @@ def summary(
     ranked = sorted(state.effects.items(), key=lambda pair: -pair[1])
     lines += [f"{name}: {factor:.2f} times from best to worst" for name, factor in ranked]
     lines += chosen_lines(state.chosen)
+    if state.ranking:
+        lines.append(ranking_line(state.ranking))
     first = "Functions of attributes divided by those of the first run:"
     lines += ["", first, *(f"{name} = {text}" for name, text in state.functions.items()), ""]
     shown = assignments_table(state.expected, choices).text(width=width)
@@ -305,6 +307,13 @@ def chosen_lines(chosen: "Chosen") -> list[str]:
         f"data profile: {profile}",
         "",
     ]
+
+
+def ranking_line(ranking: "Ranking") -> str:
+    """Say whether rankings hold, by the measures of NIMO's paper."""
+    distances = ", ".join(f"RD({k}) {far:.2f}" for k, far in ranking.ranking_distance.items())
+    opd = percent(ranking.order_preserving_degree)
+    return f"Rankings of these: {opd} of pairs in the measured order (OPD), {distances}; 0 is best"
 
 
 def _tried(name: str, errors: "Mapping[str, float]") -> str:

@@ -17,7 +17,7 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from benchmarks._error_measures import mape, mse, nmae, order_preserving_degree, percentage_errors
+from benchmarks._error_measures import mape, mse, nmae, percentage_errors
 from benchmarks._parametric import Amdahl, Usl
 from predictor import Curve, Point, Sample
 from predictor.application.model import Application
@@ -35,6 +35,7 @@ from predictor.models.adept.search import SearchSettings, search
 from predictor.models.averaged.model import Averaged
 from predictor.models.downey import speedup
 from predictor.models.selection import fit_curve
+from predictor.occupancy.ranking import order_preserving_degree
 from predictor.refit import RefitInput, fits_of
 from predictor.tables.of_node_types import type_tables
 from predictor.tables.settings import TableSettings

@@ -16,6 +16,7 @@ from predictor.occupancy.bottleneck import Bottleneck
 from predictor.occupancy.data_flow import EvidenceModel
 from predictor.occupancy.fit import Form
 from predictor.occupancy.functions import Function
+from predictor.occupancy.ranking import order_preserving_degree, ranking_distance
 from predictor.occupancy.regression import LinearOccupancyModel
 from predictor.occupancy.samples import NODES
 from predictor.table import worse
@@ -24,6 +25,8 @@ from slurm_plugin.experiments.learn.description import GIB, INPUT_BYTES, ModelCh
 
 #: Share of the input's bytes from which on those that the accounting counted are the data flow.
 _COUNTED = 0.1
+#: Best assignments whose ranks are compared; with fewer runs there is nothing to compare.
+_RANKED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,14 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
+class Ranking:
+    """Whether assignments that were run are ordered as each is predicted from the others."""
+
+    order_preserving_degree: float  #: OPD: 1 is best
+    ranking_distance: dict[int, float]  #: RD(k) by k: 0 is best
+
+
+@dataclass(frozen=True, slots=True)
 class ProposerState:
     """Results so far; ``effects`` is the slowest over the fastest time of each attribute."""
 
@@ -57,6 +68,7 @@ class ProposerState:
     error: float | None  #: percent
     expected: tuple[Expected, ...]
     chosen: Chosen = Chosen()
+    ranking: Ranking | None = None  #: None: fewer than three runs
 
 
 class ByOccupancies:
@@ -125,7 +137,18 @@ class ByOccupancies:
         functions = _functions(fit.best, whole=fit.predicted[0].data_bytes == 1)
         known = error if error < float("inf") else None
         chosen = _chosen(fit, data_profile(self._choices))
-        return ProposerState(functions, effects, known, expected, chosen)
+        ranking = _ranking(fit, self._learner.samples)
+        return ProposerState(functions, effects, known, expected, chosen, ranking)
+
+
+def _ranking(fit: OccupancyFit, samples: Sequence[Sample]) -> Ranking | None:
+    """Compare the order of runs with that of their predictions from the others."""
+    if len(samples) < _RANKED:
+        return None
+    predicted = [one.time_s for one in fit.predicted]
+    actual = [one.measured.time_s for one in samples]
+    distances = {k: ranking_distance(predicted, actual, k) for k in (1, _RANKED)}
+    return Ranking(order_preserving_degree(predicted, actual), distances)
 
 
 def _chosen(fit: OccupancyFit, of_data: Sequence[str]) -> Chosen:

@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 from benchmarks import _error_measures as error_measures
-from benchmarks._error_measures import order_preserving_degree, ranking_distance
 from benchmarks._paper_settings import EXPERIMENT
 from predictor.occupancy.active.learner import Learner
 from predictor.occupancy.active.refinement import FIELDS
@@ -25,6 +24,7 @@ from predictor.occupancy.active.settings import (
     Traversal,
 )
 from predictor.occupancy.active.space import Space
+from predictor.occupancy.ranking import order_preserving_degree, ranking_distance
 from predictor.occupancy.samples import Occupancies, Sample
 
 LEVELS = (1.0, 2.0, 3.0, 4.0, 5.0)

@@ -435,6 +435,7 @@ def test_a_law_of_four_coefficients_is_known_after_nine_of_36_runs_and_the_choic
     assert re.search(r"data flow: \S.* \(\d\.\d %\); not .*input_bytes.*none \(\d", text)
     assert re.search(r"form: .*\(\d+\.\d %\)", text)
     assert "data profile: input_bytes\n" in text
+    assert re.search(r"the measured order \(OPD\), RD\(1\) 0\.\d\d, RD\(3\) 0\.\d\d", text)
     assert json.loads(json.dumps(asdict(learned)))["chosen"]["data_profile"] == ["input_bytes"]
 
 
