@@ -143,8 +143,11 @@ def _waits_text(waits: LimitWaits | None) -> str:
     else:
         ends = f"{duration_text(waits.shorter_wait_s)} in place of {duration_text(waits.wait_s)}"
         saved = f"{percent(waits.saved)} shorter waits ({ends})"
-    jobs = count(waits.shorter, "job")
-    return f": a replay of the queue has {saved} where {jobs} asked for {LIMIT_MARGIN:g} times that"
+    starts = count(waits.shorter, "start")
+    return (
+        f": a replay of the queue has {saved} where {starts}, failed ones too, asked for "
+        f"{LIMIT_MARGIN:g} times that"
+    )
 
 
 def period(report: WasteReport) -> str:

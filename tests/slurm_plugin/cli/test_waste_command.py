@@ -77,9 +77,9 @@ failed again: jobs that fail again and again: 'nimo why JOBID' shows the end of
 the output; look there before the next try.
 limits: half of the jobs asked for 10 times what they took or more, and 18 of 20
 jobs for over 3 times the longest before. That costs waits, no node-hours: a
-replay of the queue has no shorter waits where 14 jobs asked for 1.2 times that.
-'nimo-advise JOBSCRIPT' says a limit; for limits to plan with see 'nimo replay
---limits'.
+replay of the queue has no shorter waits where 14 starts, failed ones too, asked
+for 1.2 times that. 'nimo-advise JOBSCRIPT' says a limit; for limits to plan
+with see 'nimo replay --limits'.
 """
     )
 
