@@ -19,7 +19,7 @@ from slurm_plugin.reports.chart_marks import (
 )
 from slurm_plugin.text.formatting import count
 
-_LEFT, _RIGHT, _TOP, _BASE = 44.0, WIDTH - 12.0, 28.0, 168.0
+_LEFT, _RIGHT, _TOP, _BASE = 44.0, WIDTH - 18.0, 28.0, 168.0
 _LANE = 38  #: height of a job with its label
 _AT_ONCE_S = 60.0
 _TICKS_S = (7200.0, 21_600.0, 86_400.0)  #: between dates below, by the span
