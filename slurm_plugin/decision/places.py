@@ -55,13 +55,19 @@ class Choice:
         asked = (("partition", self.partition), ("constraint", self.constraint))
         return " ".join(f"--{name}={value}" for name, value in asked if value)
 
+    @property
+    def known(self) -> bool:
+        """Whether it may be advised: a count of runs that say something of it."""
+        refused = self.advice.verdict == Verdict.REFUSED
+        return self.advice.nodes is not None and not (self.unlike or refused)
+
     def rank(self, objective: Objective) -> tuple[bool, float]:
         """Order the places by what the job shall be the best for; True: this cannot be told.
 
         A doubtful prediction counts with the late end of its interval.
         """
         row = self.row
-        if row is None or self.advice.nodes is None or self.unlike:
+        if row is None or not self.known:
             return True, inf
         reliable = self.advice.verdict == Verdict.RELIABLE
         never_ran = not reliable and not self.advice.runs
@@ -100,7 +106,7 @@ def side_by_side(
     if not _worth_showing(choices):
         return None
     best = min(choices, key=lambda choice: (choice.rank(objective), not choice.own))
-    sure = best.advice.nodes is not None and not best.unlike
+    sure = best.known
     shown = best.advice if asked is None else asked
     shown.partitions = [
         PartitionRow(

@@ -3,7 +3,10 @@
 import msgspec
 import pytest
 
+from slurm_plugin.config.setting_types import Objective
 from slurm_plugin.config.settings import Energy
+from slurm_plugin.decision.places import Choice, side_by_side
+from slurm_plugin.protocol.advice_messages import Advice, Row
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare
 from tests.slurm_plugin.decision.test_node_types import advise, advisor, learned, partition
 from tests.slurm_plugin.made import NOW, job, table, thrifty
@@ -72,6 +75,25 @@ def test_nothing_is_said_of_nodes_that_nobody_measured():
     assert shown(advice)["alike"].recommended
     line = next(one for one in advised(advice, now_s=NOW).splitlines() if "quiet" in one)
     assert "not measured" in line
+
+
+def one_row(name, time_s, verdict):
+    row = Row(
+        nodes=4, time_s=time_s, low_s=time_s, high_s=time_s, speedup=None, efficiency=None,
+        node_hours=1.0, wait_s=0.0, recommended=True,
+    )  # fmt: skip
+    advice = Advice(verdict=verdict, nodes=4, rows=[row], runs=4, node_type=name)
+    return Choice(advice=advice, partition=name, own=name == "slow")
+
+
+def test_a_place_is_not_named_by_runs_that_say_nothing():
+    """A job of one count keeps that, whatever its runs say; another place takes more."""
+    slow, fast = one_row("slow", 900.0, "refused"), one_row("fast", 90.0, "refused")
+    advice = side_by_side([slow, fast], Objective.TURNAROUND)
+    assert not any(one.recommended for one in advice.partitions)
+    assert advice.directive == ""
+    named = side_by_side([slow, fast], Objective.TURNAROUND, slow.advice)
+    assert named.place_text == ""
 
 
 def test_partitions_that_are_not_for_the_job_are_left_out():
