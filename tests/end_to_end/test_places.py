@@ -76,6 +76,14 @@ def started(site, job_id):
     return site.cluster.job(job_id)
 
 
+def occupied(site, *argv):
+    """Fill nodes for as long as a test takes."""
+    script = site.write_script("long.sh", "#!/bin/sh\nsleep 600\n")
+    job_id = site.submit(*argv, "--exclusive", "--comment=nimo:off", script=script)
+    started(site, job_id)
+    return job_id
+
+
 def ran(site, *argv):
     """Submit a job and wait until it has started; give it as Slurm shows it, and the decision."""
     since = time.time()
@@ -106,8 +114,7 @@ def test_a_job_that_does_not_ask_for_it_starts_where_its_user_says(idle, comment
 
 
 def test_a_job_starts_at_once_where_only_the_slower_place_is_free(idle):
-    busy = idle.submit("-p", "fast", "-N4", "--exclusive", "--comment=nimo:off")
-    started(idle, busy)
+    busy = occupied(idle, "-p", "fast", "-N4")
     job, _ = ran(idle, "-p", "slow,fast", AUTO)
     assert job["Partition"] == "slow"
     job, _ = ran(idle, "-p", "batch", "-C", "slow|fast", AUTO)
@@ -116,7 +123,7 @@ def test_a_job_starts_at_once_where_only_the_slower_place_is_free(idle):
 
 
 def test_its_user_takes_the_order_back(idle):
-    started(idle, idle.submit("-p", "batch", "-N8", "--exclusive"))
+    occupied(idle, "-p", "batch", "-N8")
     job_id = idle.submit("-p", "slow,fast", "-N2", "--exclusive", AUTO)
     assert idle.cluster.job(job_id)["Partition"] == "fast,slow"
     idle.cluster.run("scontrol", "update", f"jobid={job_id}", "partition=slow,fast")
