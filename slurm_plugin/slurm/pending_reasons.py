@@ -117,6 +117,8 @@ def _not_available(job: PendingJob, facts: QueueFacts) -> str:
     if "UnavailableNodes" in job.detail:
         names = job.detail.partition(":")[2].strip()
         return f"nodes that it needs are down, drained or reserved: {names or job.node_list}"
+    if facts.unusable:
+        return f"nodes that it needs are down or drained: {','.join(facts.unusable)}"
     if facts.closing is not None:
         return before_reservation(job, facts.closing)
     named = f" ({job.node_list})" if job.node_list else ""

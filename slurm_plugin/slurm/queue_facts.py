@@ -26,6 +26,7 @@ class QueueFacts:
     idle: int = 0  #: nodes of its partitions with no job
     idle_named: int = 0  #: the same of those that it names, if it names any
     nodes: int = 0  #: nodes of its partitions that are up
+    unusable: tuple[str, ...] = ()  #: nodes that it names and that are down or drained
     partitions: Mapping[str, RawPartition] = field(default_factory=dict)
     closing: RawReservation | None = None  #: the next that its limit reaches into
     reserved: RawReservation | None = None  #: that it asks for
@@ -56,6 +57,8 @@ def facts_of(raw: RawState, job: PendingJob, *, now_s: float, private: bool = Fa
         if one.state not in WAITS:
             for name, number in one.licences.items():
                 used[name] = used.get(name, 0) + number
+    named = names if job.node_list else frozenset()
+    unusable = {one.name for one in members if one.name in named} - {one.name for one in usable}
     array = job.array_id or 0
     return QueueFacts(
         now_s=now_s,
@@ -65,6 +68,7 @@ def facts_of(raw: RawState, job: PendingJob, *, now_s: float, private: bool = Fa
         idle=sum(node.cpus_used == 0 for node in usable),
         idle_named=sum(node.cpus_used == 0 and node.name in names for node in usable),
         nodes=len(usable),
+        unusable=tuple(sorted(unusable)),
         partitions=partitions,
         closing=min(closing, key=lambda one: one.start_s, default=None),
         reserved=next((one for one in raw.reservations if one.name == job.reservation), None),

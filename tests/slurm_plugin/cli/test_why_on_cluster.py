@@ -26,7 +26,14 @@ QOS = {
     "one": "MaxJobsPerUser=1", "grp": "GrpTRES=node=1", "wall": "MaxWall=10",
     "pernode": "MaxTRESPerJob=node=1", "users": "MaxTRESPerUser=cpu=2",
     "minutes": "MaxTRESMinsPerJob=cpu=10", "least": "MinTRESPerJob=cpu=3",
-    "quota": "GrpTRES=cpu=4", "urgent": "Priority=100",
+    "quota": "GrpTRES=cpu=4", "urgent": "Priority=100", "grpjobs": "GrpJobs=1",
+    "peracct": "MaxJobsPerAccount=1", "acctcpu": "MaxTRESPerAccount=cpu=2",
+    "grpmem": "GrpTRES=mem=150", "usermem": "MaxTRESPerUser=mem=150",
+}  # fmt: skip
+#: Accounts of their own limits.
+ACCOUNTS = {
+    "poor": "GrpTRES=cpu=1", "few": "GrpJobs=1", "small": "MaxTRESPerJob=node=1",
+    "brief": "MaxWall=10", "ahead": "GrpTRESRunMins=cpu=10",
 }  # fmt: skip
 #: Name of a job -> options of sbatch, Slurm's reason, the sentence, what ends the wait.
 STATES = {
@@ -69,6 +76,22 @@ STATES = {
         "-t 120 -w n1", "ReqNodeNotAvail",
         r"its time limit \(2 h\) reaches into the maintenance upgrade, which begins 20", "others",
     ),
+    "grpjobs": ("-q grpjobs", "QOSGrpJobsLimit", "grpjobs lets 1 job run at once, and 1", "others"),
+    "peracct": (
+        "-q peracct", "MaxJobsPerAccount", "peracct lets 1 job of an account run at once", "others",
+    ),
+    "acctcpu": ("-n3 -q acctcpu", "MaxCpuPerAccount", "gives 2 CPUs to an account at", "never"),
+    "grpmem": ("-n2 -q grpmem", "QOSGrpMem.*", "200 MiB.*gives 150 MiB of memory at once", "never"),
+    "usermem": (
+        "-n2 -q usermem", "QOSMaxMemoryPerUser", "gives 150 MiB of memory to a user", "never",
+    ),
+    "small": ("-N2 -A small", "AssocMaxNodePerJobLimit", "2 nodes, and .* gives 1", "never"),
+    "brief": ("-t 20 -A brief", "AssocMaxWallDurationPerJobLimit", "is 20 min, and .* 10", "never"),
+    "ahead": ("-n3 -A ahead", "AssocGrpC.*Run.*Minutes.*", "15 CPU-minutes; .* 10 CPU", "never"),
+    "drained": (
+        "-w n5", "ReqNodeNotAvail", "nodes that it needs are down(, drained or res| or dr).*: n5",
+        "others",
+    ),
     "resources": (
         "-N4 --exclusive -t 20 -q urgent", "Resources",
         "it is the next for 4 nodes in batch; .* of 4 nodes are idle", "turn",
@@ -105,12 +128,14 @@ class Site:
 
     def accounts(self):
         for words in (
-            "add account physics", "add account poor", "add account few",
-            "modify account poor set GrpTRES=cpu=1", "modify account few set GrpJobs=1",
-            f"add user {ADA} account=physics", f"add user {ADA} account=poor",
-            f"add user {ADA} account=few", f"add user {BOB} account=physics",
+            "add account physics", f"add user {ADA} account=physics",
+            f"add user {BOB} account=physics",
         ):  # fmt: skip
             self.manage(words)
+        for name, limits in ACCOUNTS.items():
+            self.manage(f"add account {name}")
+            self.manage(f"modify account {name} set {limits}")
+            self.manage(f"add user {ADA} account={name}")
         for name, limits in QOS.items():
             self.manage(f"add qos {name}")
             self.manage(f"modify qos {name} set {limits}")
@@ -134,15 +159,18 @@ class Site:
         self.add("failed", "", script="#!/bin/sh\nexit 1\n")
         self.cluster.wait(self.jobs["failed"])
         self.add("filler", "-N1 --exclusive -t 60 -w n4", BOB)
-        fillers = {"one": "-q one", "grp": "-q grp", "quota": "-q quota", "poor": "-A poor"}
+        fillers = {"grpjobs": "-q grpjobs -w n2", "peracct": "-q peracct -w n2"}
+        fillers |= {"one": "-q one", "grp": "-q grp", "quota": "-q quota", "poor": "-A poor"}
         fillers |= {"few": "-A few -w n2", "solver": "-L solver:3 -w n2"}
         for name, options in fillers.items():
-            self.add(f"fill-{name}", options if "-w" in options else f"-n1 -w n3 {options}")
+            place = options if "-w" in options else f"-n1 -w n3 {options}"
+            self.add(f"fill-{name}", f"-t 15 {place}")
         self.reserve("course", f"starttime=now+20minutes duration=10 users={ADA} nodes=n2")
         self.reserve(
             "upgrade", "starttime=now+40minutes duration=60 users=root flags=maint nodes=n1"
         )
-        wait_until(lambda: self.running() >= 7, what="jobs to run")
+        self.slurm("scontrol update nodename=n5 state=drain reason=test")
+        wait_until(lambda: self.running() >= 9, what="jobs to run")
         for name, (options, *_) in STATES.items():
             self.add(name, options)
         self.add("admin", "-H")
@@ -184,7 +212,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(slurm_cluster):
-    with slurm_cluster(nodes=4, conf=CONF) as cluster:
+    with slurm_cluster(nodes=5, conf=CONF) as cluster:
         made = Site.__new__(Site)
         made.wrong = {}
         try:

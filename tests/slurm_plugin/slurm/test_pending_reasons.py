@@ -167,6 +167,15 @@ def test_a_limit_that_reaches_into_a_maintenance_is_said():
     assert before.closing is None
 
 
+def test_a_node_that_is_drained_is_named_whatever_slurm_says_of_it():
+    drained = RawNode(name="n1", state=frozenset({"IDLE", "DRAIN"}), partitions=("batch",))
+    raw = RawState(partitions=[BATCH], nodes=[drained, replace(drained, name="n2")])
+    facts = facts_of(raw, replace(JOB, node_list="n1"), now_s=NOW)
+    # Slurm 26.05 says this of it.
+    words = said("ReqNodeNotAvail", facts, detail="May be reserved for other job").sentence
+    assert words == "nodes that it needs are down or drained: n1"
+
+
 def test_a_start_behind_a_maintenance_names_its_day():
     facts = QueueFacts(now_s=NOW, closing=MAINTENANCE)
     day = datetime.fromtimestamp(MAINTENANCE.start_s).astimezone().strftime("%A")
