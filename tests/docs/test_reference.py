@@ -111,7 +111,7 @@ def test_the_help_of_every_command_lists_the_statuses_that_it_can_end_with(name)
 def module(name):
     """The module of a command."""
     if name == "advise":
-        return "slurm_plugin.cli.advise"
+        return "slurm_plugin.cli.advice_requests"
     return command_parser(name)[1].__name__
 
 

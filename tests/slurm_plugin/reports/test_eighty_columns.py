@@ -9,7 +9,6 @@ from predictor.occupancy.active.space import Space
 from predictor.types import Verdict
 from sacct_ingest.probes.agreement import MEASURES, type_profiles
 from sacct_ingest.records import NodeProfile, Probe, Resource
-from slurm_plugin.cli.commands.wait import queue_table
 from slurm_plugin.evaluation.diagnoses import Waste
 from slurm_plugin.experiments import (
     forecast_command,
@@ -25,6 +24,7 @@ from slurm_plugin.protocol.advice_messages import Advice, PartitionRow
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.protocol.status_messages import WaitRow
 from slurm_plugin.reports import replay_text, sheets, terminal
+from slurm_plugin.reports.queue_table import queue_table
 from slurm_plugin.text.table_columns import WIDTH, TableOptions
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
 from tests.slurm_plugin.reports.rows import AT_S, advised, decision, run, summarise
