@@ -72,8 +72,8 @@ def test_what_needs_another_cluster_is_submitted_when_that_has_completed(chain, 
         sleep=lambda _: slurm.shown.update(next(rounds)),
     )  # fmt: skip
     lines = list(made.lines(1.0))
-    assert "first: COMPLETED, 300 s later than planned" in lines[0]
-    assert lines[1].startswith("first ended 300 s later than planned: all ended by ")
+    assert "first: COMPLETED, 5 min later than planned" in lines[0]
+    assert lines[1].startswith("first ended 5 min later than planned: all ended by ")
     assert lines[1].endswith("meets the deadline " + lines[1].rpartition(" ")[2])
     assert not any("--dependency" in word for word in slurm.lines[1])
     assert "--dependency=afterok:2" in slurm.lines[2]

@@ -174,8 +174,8 @@ def test_followed_it_says_what_it_does_and_why(flow, given, tmp_path):
         planner=lambda submitted: plan_again(later(flow, now[0]), submitted),
     )  # fmt: skip
     lines = list(made.lines(1.0))
-    assert lines[0] == "a: COMPLETED, 1000 s later than planned"
-    assert lines[1].startswith("a ended 1000 s later than planned: planned again; all ended by ")
+    assert lines[0] == "a: COMPLETED, 17 min later than planned"
+    assert lines[1].startswith("a ended 17 min later than planned: planned again; all ended by ")
     assert "that meets the deadline" in lines[1]
     assert lines[2:4] == [
         "b: 2 nodes at p instead of 1 node at p",
