@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeGuard
 import msgspec
 from msgspec.structs import replace
 
-from predictor.application.request import ratios
+from predictor.application.request import levels, ratios
 from predictor.table import OTHER_LAYOUT, at, covers, verdict_at
 from predictor.types import Prediction, PredictionTable, Verdict
 from slurm_plugin.config import settings as config
@@ -32,6 +32,8 @@ from slurm_plugin.decision.time_limits import (
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import lower_of
 
+#: What products of run times are off by, at most.
+EXACT = 1 - 1e-12
 #: Most different requests in the cache.
 _CACHED = 1024
 
@@ -68,6 +70,8 @@ class Candidate(msgspec.Struct, frozen=True):
     limit_s: float | None
     work_s: float  #: node time, made non-decreasing in nodes
     limits: TimeLimits | None  #: what the prediction makes of the time limit
+    #: by how much it takes longer than the guard's ratio allows on the count asked for, rising
+    longer_s: tuple[float, ...] = ()
     fits: bool = True  #: its nodes have the memory that the job needed so far
 
 
@@ -139,8 +143,15 @@ class CountQuestion(NamedTuple):
         for one, changes, own, needed_s in zip(*columns, strict=True):
             time_s = base_s * fmean(changes)
             work_s, limit_s = max(work_s, one.nodes * time_s), self.limit(own, needed_s)
-            made.append(Candidate(one, changes, time_s, limit_s, work_s, own, one.nodes >= floor))
+            longer_s = () if one.nodes == self.asked else self._longer_s(changes)
+            fits = one.nodes >= floor
+            made.append(Candidate(one, changes, time_s, limit_s, work_s, own, longer_s, fits))
         return tuple(made)
+
+    def _longer_s(self, changes: Sequence[float]) -> tuple[float, ...]:
+        most, runs_s = self.rules.policy.guard_ratio, levels(self.table)
+        each = zip(changes, runs_s, strict=True)
+        return tuple(sorted(ratio * run_s * EXACT - most * run_s for ratio, run_s in each))
 
 
 @lru_cache(maxsize=_CACHED)

@@ -25,6 +25,7 @@ from slurm_plugin.decision.allowed_counts import PolicySettings
 from slurm_plugin.decision.bookings import Bookings
 from slurm_plugin.decision.eligibility import (
     as_kind,
+    deadline_of,
     distrust,
     learns,
     names_of,
@@ -148,6 +149,18 @@ def _behind(request: Request, awaited: Awaited) -> Request:
     return replace(request, begin_s=begin_s, awaited=awaited.jobs, begin_known=known)
 
 
+def _due(requested: _Requested, job: Job, now_s: float) -> _Requested | None:
+    """Give what follows from a request, with the deadline that its words mean at this moment.
+
+    None where they mean none any more, as the last day of February in the next year.
+    """
+    identity, site, request, table = requested
+    try:
+        return identity, site, replace(request, deadline_s=deadline_of(job, now_s)), table
+    except ValueError:
+        return None
+
+
 class ContextBuilder:
     """Makes the context of each request.
 
@@ -227,7 +240,10 @@ class ContextBuilder:
         sharing = account if self._shares(job, account) else ""
         key = (_ALL_BUT_ARGV(job), *job.argv, rules, account, sharing, private, prompt, guess)
         cached = self._cache  # another thread may exchange the tables, and begin with none
-        if (requested := cached.get(key)) is None:
+        requested = cached.get(key)
+        if requested is not None and requested[2].deadline_s is not None:
+            requested = _due(requested, job, now_s)
+        if requested is None:
             requested = self._follow(
                 job,
                 rules,
@@ -238,8 +254,7 @@ class ContextBuilder:
                 acting=prompt,
                 guess_in=(partition.name if partition else job.partition) if guess else None,
             )
-            if requested[2].deadline_s is None:  # which may depend on the moment
-                cached.put(key, requested, _size(key))
+            cached.put(key, requested, _size(key))
         identity, site, request, table = requested
         if cluster and job.dependency:
             awaited = cluster.awaited(job.dependency, job.user_name, job.name)

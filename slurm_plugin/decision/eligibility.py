@@ -253,11 +253,7 @@ def resolve(  # noqa: PLR0913 - each by its name
         span = span_of(job, tag, opt_in, names)
     fixed, deadline_s = span.fixed, None
     try:
-        # Deadline of a job; that of its script where the hook could not see the option.
-        text = job.deadline
-        if not text and "deadline" in job.script:
-            text = parse_script(job.script).options.get("deadline") or ""
-        deadline_s = parse_time(text, now_s=now_s) if text else None
+        deadline_s = deadline_of(job, now_s)
     except ValueError:
         fixed = fixed or Reason.DEADLINE_UNREADABLE
     limit_s = limit_of(job, rules)
@@ -321,6 +317,17 @@ def _proven(job: Job, table: PredictionTable | None, settings: JobSettings) -> t
     counts = proven_counts(table, job.min_nodes)
     tied = not counts or fixed_layout(job) or {"nodes", "tasks"} & {*fixed_sizes(job.script)}
     return () if tied else counts
+
+
+def deadline_of(job: Job, now_s: float) -> float | None:
+    """Deadline of a job; that of its script where the hook could not see the option.
+
+    Raises ValueError: it cannot be read.
+    """
+    text = job.deadline
+    if not text and "deadline" in job.script:
+        text = parse_script(job.script).options.get("deadline") or ""
+    return parse_time(text, now_s=now_s) if text else None
 
 
 def learns(job: Job, opt_in: OptIn, names: JobNames, settings: JobSettings) -> bool:

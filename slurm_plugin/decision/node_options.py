@@ -13,7 +13,7 @@ the objective C(n) is this node time n·T(n): both go by it on nodes of one type
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from functools import cache, lru_cache
+from functools import cache
 from math import inf, log
 from operator import itemgetter
 
@@ -26,6 +26,7 @@ from predictor.types import Prediction, PredictionTable
 from predictor.waits.estimate import ENOUGH, WaitEstimate
 from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
 from slurm_plugin.decision import allowed_counts as counting
+from slurm_plugin.decision.allowed_counts import EXACT
 from slurm_plugin.decision.request import CountRequest, Request
 from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.time_limits import TimeLimits, fitting, shortest
@@ -39,8 +40,6 @@ _BETTER = 0.005
 #: Where each single bystander counts, a job grows only where what it leaves sufficed after so many
 #: moments of the past.
 _LEVEL = 0.95
-#: What products of run times are off by, at most.
-_EXACT = 1 - 1e-12
 #: Logarithms of products that differ by less are equal: the count asked for has precedence.
 _EQUAL = 1e-9
 #: Step through the values of a wait, so that each meets other run times than the last.
@@ -112,41 +111,30 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
     now_s: float
     table: PredictionTable  #: of a job that would have ``asked``
     asked: int  #: count that the job would have without NIMO
-    any_limit: PredictionTable  #: the same of jobs with any time limit
+    #: what of it depends neither on the queue nor on the free nodes
+    question: counting.CountQuestion
 
     @classmethod
     def of(
         cls, situation: Situation, table: PredictionTable, supply: Supply, asked: int
     ) -> "Comparison":
         """Compare the counts of a job which would have ``asked`` nodes."""
-        request = situation.request
-        return cls(
-            request,
-            supply,
-            situation.rules,
-            situation.now_s,
-            for_request(table, asked, request.given),
-            asked,
-            for_request(of_all_limits(table), asked, request.given),
-        )
+        request, rules = situation.request, situation.rules
+        own = for_request(table, asked, request.given)
+        any_limit = for_request(of_all_limits(table), asked, request.given)
+        bounds = counting.PartitionBounds(supply.fewest, supply.most, supply.node_mem_bytes)
+        counted = CountRequest.of(request)
+        question = counting.CountQuestion(counted, own, bounds, rules, asked, any_limit)
+        return cls(request, supply, rules, situation.now_s, own, asked, question)
 
     def with_asked(self, asked: int) -> "Comparison":
         """Give the same for another count; the table of one job stays as it is."""
         table = for_request(self.table, asked, self.request.given)
-        any_limit = self.any_limit
+        any_limit = self.question.any_limit
         if not self.table.asked:
             any_limit = for_request(of_all_limits(self.table), asked, self.request.given)
-        return replace(self, table=table, asked=asked, any_limit=any_limit)
-
-    @property
-    def question(self) -> counting.CountQuestion:
-        """What of it depends neither on the queue nor on the free nodes."""
-        supply = self.supply
-        bounds = counting.PartitionBounds(supply.fewest, supply.most, supply.node_mem_bytes)
-        return counting.CountQuestion(
-            CountRequest.of(self.request),
-            *(self.table, bounds, self.rules, self.asked, self.any_limit),
-        )
+        question = self.question._replace(table=table, asked=asked, any_limit=any_limit)
+        return replace(self, table=table, asked=asked, question=question)
 
     @property
     def price(self) -> float:
@@ -172,7 +160,7 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
         base, asked, asked_wait_s = next(
             row for row in each if row[0].prediction.nodes == self.asked
         )
-        policy, price = self.rules.policy, self.price
+        policy, price, hurries = self.rules.policy, self.price, self.hurries
         # The request may start earlier than expected, above all where limits are all there is.
         share = policy.guard_wait * (policy.guard_ratio if asked.recorded >= ENOUGH else 1.0)
         most = share * asked_wait_s if share else 0.0
@@ -180,7 +168,10 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
         runs_s, made, ratio = list[tuple[float, float]](), list[Option](), policy.guard_ratio
         certain = all(one.waits_s[0] == one.waits_s[-1] < inf for one in estimates)
         left_s = share * asked_wait_s + policy.guard_s if certain else 0.0
-        asked_start_s = self._start_by_limits(base, self.request.asked or self.request.low)
+        first_s, by_limits = max(self.now_s, self.request.begin_s), self.supply.free_by_limits
+        asked_start_s = by_limits.earliest_start(
+            self.request.asked or self.request.low, _planned_s(base), from_s=first_s
+        )
         if len(each) > 1 and not certain:
             runs_s = [
                 (run_s, (share and share * own_s) + ratio * run_s + policy.guard_s)
@@ -192,10 +183,9 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
             if one is base or not certain:
                 sure = 1.0 if one is base else _kept(one, wait, runs_s)
             else:  # the same, counted in a list that is sorted once
-                longer_s = _longer_s(self.table, one.ratios, ratio)
-                sure = bisect_right(longer_s, left_s - wait_s * _EXACT) / DRAWS
+                sure = bisect_right(one.longer_s, left_s - wait_s * EXACT) / DRAWS
             ends_s = wait_s + max(one.time_s, one.prediction.time_s)
-            start_s = self._start_by_limits(one, nodes)
+            start_s = by_limits.earliest_start(nodes, _planned_s(one), from_s=first_s)
             later_s = start_s - asked_start_s if start_s > asked_start_s else 0.0
             no_later = one is base or not later_s or later_s + one.time_s <= base.time_s
             opens = self._opens(one)
@@ -206,7 +196,7 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
                 prediction=one.prediction,
                 limit_s=one.limit_s,
                 wait_s=wait_s,
-                cost_s=wait_s + one.time_s + price * one.work_s if self.hurries else one.work_s,
+                cost_s=wait_s + one.time_s + price * one.work_s if hurries else one.work_s,
                 in_guard=one is base or near,
                 sure=sure,
                 no_later=no_later,
@@ -356,12 +346,6 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
             before = duration
         return waits
 
-    def _start_by_limits(self, one: counting.Candidate, nodes: int) -> float:
-        """When so many nodes are free for a count's limit if all others run to theirs."""
-        first_s = max(self.now_s, self.request.begin_s)
-        free = self.supply.free_by_limits
-        return free.earliest_start(nodes, _planned_s(one), from_s=first_s)
-
     def _opens(self, one: counting.Candidate) -> bool:
         """Whether a job gets its range back where it does not start as planned on a count."""
         return self.request.reopens and one.limit_s == self.request.limit_s
@@ -404,7 +388,7 @@ def end_differences(table: PredictionTable, one: Option, asked: Option) -> list[
     """
     drawn = zip(levels(table), one.ratios, waits_of(one.wait), waits_of(asked.wait), strict=True)
     return sorted(
-        (wait_s + ratio * level_s) * _EXACT - asked_s - level_s
+        (wait_s + ratio * level_s) * EXACT - asked_s - level_s
         for level_s, ratio, wait_s, asked_s in drawn
     )
 
@@ -417,15 +401,8 @@ def _kept(
     runs_s: run time of the request and the turnaround that is near, as equally likely values.
     """
     drawn = zip(runs_s, one.ratios, waits_of(wait), strict=True)
-    kept = [(wait_s + ratio * run_s) * _EXACT <= most_s for (run_s, most_s), ratio, wait_s in drawn]
+    kept = [(wait_s + ratio * run_s) * EXACT <= most_s for (run_s, most_s), ratio, wait_s in drawn]
     return sum(kept) / len(kept)
-
-
-@lru_cache(maxsize=1024)
-def _longer_s(table: PredictionTable, ratios: tuple[float, ...], most: float) -> list[float]:
-    """By how much runs on a count take longer than ``most`` times those of the request, rising."""
-    each = zip(ratios, levels(table), strict=True)
-    return sorted(ratio * run_s * _EXACT - most * run_s for ratio, run_s in each)
 
 
 def waits_of(estimate: WaitEstimate | None) -> tuple[float, ...]:

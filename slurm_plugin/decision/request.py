@@ -36,7 +36,7 @@ class JobScript(msgspec.Struct, frozen=True):
         return f"{self.text}\n{self.input_text}" if self.input_text else self.text
 
 
-class CountRequest(msgspec.Struct, frozen=True, kw_only=True):
+class CountRequest(msgspec.Struct, frozen=True):
     """All of a request that its counts follow from: a small key of what is cached of them."""
 
     low: int  #: fewest nodes it may get
@@ -57,13 +57,10 @@ class CountRequest(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, request: "CountRequest") -> "CountRequest":
         """Take it out of a whole request."""
-        if type(request) is cls:
-            return request
-        return cls(**dict(zip(_COUNTED, _VALUES(request), strict=True)))
+        return request if type(request) is cls else cls(*_COUNTED(request))
 
 
-_COUNTED = CountRequest.__struct_fields__
-_VALUES = attrgetter(*_COUNTED)
+_COUNTED = attrgetter(*CountRequest.__struct_fields__)
 
 
 class Request(CountRequest, frozen=True, kw_only=True):
