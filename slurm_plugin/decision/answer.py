@@ -75,14 +75,17 @@ def row_of(
         fields |= {"key_level": table.level, "key": table.key, "label": table.label}
         fields["verdict"] = table.verdict.value
     if chosen is not None:
-        fields |= {"nodes": chosen.nodes, "confidence": chosen.prediction.level}
-    for of, option in (("", chosen), ("request_", asked)):
-        if option is not None:
-            one = option.prediction
-            times = {"predicted_s": one.time_s, "low_s": one.low_s, "high_s": one.high_s}
-            if option.wait_s < inf:  # or the bound of it that time limits are
-                times["wait_most_s" if option.bound else "wait_s"] = option.wait_s
-            fields |= {f"{of}{name}": value for name, value in times.items()}
+        run = chosen.prediction
+        fields |= {"predicted_s": run.time_s, "low_s": run.low_s, "high_s": run.high_s}
+        fields |= {"nodes": chosen.nodes, "confidence": run.level}
+        if chosen.wait_s < inf:  # or the bound of it that time limits are
+            fields["wait_most_s" if chosen.bound else "wait_s"] = chosen.wait_s
+    if asked is not None:
+        run = asked.prediction
+        fields |= {"request_predicted_s": run.time_s}
+        fields |= {"request_low_s": run.low_s, "request_high_s": run.high_s}
+        if asked.wait_s < inf:
+            fields["request_wait_most_s" if asked.bound else "request_wait_s"] = asked.wait_s
     return DecisionRow(
         decision_id=decision_id,
         cluster=cluster,
@@ -106,13 +109,15 @@ def row_of(
         given_limit_s=seconds_of(given.time_limit),
         given_min_s=seconds_of(given.time_min),
         soft_s=seconds_of(given.soft_min),
-        **{name: getattr(job, name) for name in _OF_JOB},
-        **{name: getattr(case.identity, name) for name in ("tag", "script", "line")},
+        account=job.account,
+        qos=job.qos,
+        min_nodes=job.min_nodes,
+        max_nodes=job.max_nodes,
+        tag=case.identity.tag,
+        script=case.identity.script,
+        line=case.identity.line,
         **fields,
     )
-
-
-_OF_JOB = ("account", "qos", "min_nodes", "max_nodes")
 
 
 def note_of(case: Situation, decided: Decision, change: Change | None, *, decision_id: str) -> str:
