@@ -191,6 +191,7 @@ class Engine:
         submit_s: Sequence[float],
         shape_of: Callable[[int, float], JobShape],
         *,
+        running: int = 0,
         done: Callable[[float], bool] = lambda _: False,
     ) -> ReplaySchedule:
         """Submit jobs, run them all, and return the schedule.
@@ -198,6 +199,8 @@ class Engine:
         submit_s: times of submission in seconds, rising, of length ``jobs``.
         shape_of: gives the shape of a job when it is submitted, by its number and the time; it may
             look at the engine's state.
+        running: so many of the first jobs run already: they start when they are submitted, also
+            where their limits reach into a closing.
         done: is asked after each moment at which something changed; true ends the run there.  Jobs
             that have not started by then start at infinity.
         Raises ValueError: a job wants more nodes than there are, or has no limit or run time; times
@@ -220,6 +223,9 @@ class Engine:
             queued_before = len(self._queue)
             while job < count and submit_s[job] <= now:
                 self._submit(shape_of(job, now))
+                fits = len(self._queue) == 1 and self._queue.first_nodes <= self.free
+                if job < running and fits:
+                    self._start(self._queue.pop(), now)
                 job += 1
             self._schedule(now, since=0 if freed else queued_before)
             if done(now):

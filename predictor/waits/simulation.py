@@ -226,6 +226,7 @@ def _start_of(
     schedule = engine.run(
         [begin_s for begin_s, _ in come],
         lambda job, _: come[job][1],
+        running=len(state.running),
         done=lambda now_s: now_s > horizon_s or engine.has_started(own),
     )
     return (
@@ -293,6 +294,7 @@ def _one(
     schedule = engine.run(
         [0.0] * len(there) + [begin_s for begin_s, _ in come],
         lambda job, _: shapes[job],
+        running=len(there),
         done=probe,
     )
     started = np.append(np.minimum(schedule.start_s, horizon_s), np.full(1, horizon_s))

@@ -12,7 +12,7 @@ from predictor.waits import simulation
 from predictor.waits.easy import JobShape
 from predictor.waits.estimate import log_quantiles
 from predictor.waits.history import SPANS_S, arrival_demand
-from predictor.waits.simulation import Arrivals, QueuedJob, QueueState, run_forward
+from predictor.waits.simulation import Arrivals, QueuedJob, QueueState, run_forward, starts_behind
 from predictor.waits.workload import ArrivalDemand
 
 HOUR = 3600.0
@@ -101,6 +101,17 @@ def test_reservations_keep_jobs_out_that_would_reach_into_them():
     assert set(grid.draws(8, HOUR)) == {0.0}
     assert set(grid.draws(2, 2 * HOUR)) == {0.0}
     assert grid.draws(4, 2 * HOUR) == pytest.approx([3 * HOUR] * 20)
+
+
+def test_jobs_that_run_go_on_though_their_limits_reach_into_a_reservation():
+    there = [running(6, 2 * HOUR), running(1, HOUR)]
+    waiting = [running(8, 600.0, limit_s=HOUR, number=1)]
+    state = QueueState(units=8, running=there, waiting=waiting, closings=[(5 * HOUR, 9 * HOUR, 3)])
+    first_s, last_s = 2 * HOUR * 0.99, 2 * HOUR * 1.01
+    assert first_s <= run_forward(state).starts_s[1][0] <= last_s
+    behind = QueuedJob(units=8, limit_s=HOUR)
+    alone = QueueState(units=8, running=there, closings=state.closings)
+    assert first_s <= starts_behind(alone, [behind], draws=1)[0, 0] <= last_s
 
 
 def test_a_job_waits_until_a_reservation_is_over_even_if_nothing_runs():
