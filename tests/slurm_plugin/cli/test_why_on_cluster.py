@@ -102,7 +102,8 @@ STATES = {
 }  # fmt: skip
 
 
-#: Takes a user's rights once it is loaded: users may not enter where the interpreter is.
+#: Takes a user's rights once it is loaded: users may not enter where the interpreter is.  With
+#: patience, since slurmctld takes longer on a busy machine.
 AS_USER = """\
 import os, pwd, sys
 import slurm_plugin.cli.commands.why, slurm_plugin.cli.waiting_jobs, slurm_plugin.config.loader
@@ -110,6 +111,7 @@ import slurm_plugin.cli.slurm_estimates, slurm_plugin.config.settings, slurm_plu
 import slurm_plugin.cli.own_history, encodings.idna, hashlib, json, zoneinfo, concurrent.futures
 import slurm_plugin.cli.failed_job
 from slurm_plugin.cli.nimo import main
+slurm_plugin.cli.waiting_jobs.PATIENCE_S = 60.0
 user = pwd.getpwnam(sys.argv[1])
 os.setgroups([])
 os.setgid(user.pw_gid)
