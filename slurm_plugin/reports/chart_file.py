@@ -6,6 +6,7 @@ from textwrap import wrap
 from typing import Final
 
 from sacct_ingest.errors import PlotError, system_errors
+from sacct_ingest.files import atomic_file
 from slurm_plugin.reports import html
 from slurm_plugin.reports.chart_marks import (
     KEY_WIDTH,
@@ -90,7 +91,7 @@ def save(chart: Chart, *paths: Path) -> None:
     for path in paths:
         with system_errors(PlotError, path):
             if path.suffix.lower() == ".svg":
-                path.write_text(_svg(chart), encoding="utf-8")
+                atomic_file.write(path, _svg(chart).encode())
             else:
                 from slurm_plugin.reports import matplotlib_marks  # noqa: PLC0415 - an extra
 

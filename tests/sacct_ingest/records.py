@@ -84,7 +84,10 @@ def scaling_runs() -> Iterator[JobRun]:
 def to_first_schema(connection: Connection) -> None:
     """Take off a store what releases after the first schema added, but for its rows."""
     added = {
-        "decisions": ("wait_most_s", "request_wait_most_s", "soft_s", "inputs"),
+        "decisions": (
+            *("wait_most_s", "request_wait_most_s", "soft_s", "inputs"),
+            *("given_place", "asked_place"),
+        ),
         "fits": ("basis", "version"),
         "runs": (
             *("node_watts", "failed_steps", "part_of", "pieces", "submission", "rules"),

@@ -120,7 +120,7 @@ def test_a_job_that_was_started_again_says_so(store):
     starts = ((14_280, JobState.REQUEUED),) * 3 + ((1800, JobState.COMPLETED),)
     store.runs.add(Job(2000, SUBMIT_S, starts, (4,)).rows())
     (stored,) = store.runs.of_job(2000)
-    assert "It ran 12:24:00 in 4 starts, the longest 03:58:00." in explain_run(stored, None)
+    assert "It ran 12 h in 4 starts, the longest 4 h." in explain_run(stored, None)
 
 
 def test_components_are_one_job_of_their_shape(store):

@@ -39,7 +39,7 @@ def test_the_later_half_is_replayed(tmp_path, capsys):
     assert made["verdict"].startswith("Switching NIMO on would")
     assert main(argv) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "100 jobs over 1 days on 40 nodes at load " in shown
+    assert "100 jobs over 33 h on 40 nodes at load " in shown
     assert "100 of them moldable (the store)" in shown
     assert f"the load is {made['load']:.2f}" in shown
     assert made["verdict"][:40] in shown
