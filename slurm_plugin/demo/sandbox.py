@@ -44,7 +44,9 @@ def write_stand_ins(
             f"[ \"$*\" != 'show config' ] || {{ echo '{_SETTINGS}'; exit; }}\n"
             f"[ \"$1 $2\" != 'show job' ] || {_acting(folder, name)}"
         )
-        first = settings if name == "scontrol" else ""
+        # Of the jobs that users submit here none waits: they run at once.
+        none_of_users = '[ -z "$SQUEUE_FORMAT" ] || exit 0\n'
+        first = {"scontrol": settings, "squeue": none_of_users}.get(name, "")
         # What follows the last colon is the separator that squeue is asked for.
         separator = "${SQUEUE_FORMAT2##*:}"
         shown = f'sed "s/{SEPARATOR}/{separator}/g"' if name == "squeue" else "cat"

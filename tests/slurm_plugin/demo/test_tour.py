@@ -201,6 +201,11 @@ def test_every_line_of_the_tutorial_for_admins_works(short, folder):
     assert (folder / "report.html").read_text().startswith("<!DOCTYPE html>")
 
 
+def test_no_job_of_the_demo_s_user_waits(short, folder):
+    lines = [". demo/env", "cd demo", "sbatch heat.sh", "nimo why"]
+    assert typed(folder, lines)["nimo why"] == "none of your jobs is waiting\n"
+
+
 def test_slurm_s_commands_of_the_demo_refuse_what_slurm_refuses(short, folder):
     refused = {
         "sbatch -N 99 heat.sh": "Node count specification invalid",
