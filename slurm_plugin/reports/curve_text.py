@@ -26,6 +26,9 @@ READ = {
     Verdict.REFUSED: "refused: too uncertain to show or use",
 }
 
+#: Weight of the forms from which on they say by what of a size run time goes.
+_HALF = 0.5
+
 
 def render(
     prediction: PredictionTable,
@@ -109,11 +112,24 @@ def _sizes(prediction: PredictionTable, *, verbose: bool) -> list[str]:
     lines = [f"run times for {', '.join(shown)}"] if shown else []
     if verbose:
         lines += [
-            f"run time goes by {fmt.printable(one.name)} to the power {one.exponent:.2f} "
-            f"± {one.error:.2f} (runs had {_number(one.low)} to {_number(one.high)})"
-            for one in prediction.sizes
+            f"run time goes by {_size_of(prediction, place)} (runs had {_number(one.low)} to "
+            f"{_number(one.high)})"
+            for place, one in enumerate(prediction.sizes)
         ]
     return lines
+
+
+def _size_of(prediction: PredictionTable, place: int) -> str:
+    """Say by what of a size run time goes: a power of it, or what it has beyond a constant part."""
+    term = prediction.sizes[place]
+    name = fmt.printable(term.name)
+    forms = prediction.surface.forms if prediction.surface else ()
+    with_constant = [form for form in forms if form.fold == 0 and form.constant]
+    weight = sum(form.weight for form in with_constant)
+    if weight <= _HALF:
+        return f"{name} to the power {term.exponent:.2f} ± {term.error:.2f}"
+    constant = sum(form.weight * form.constant[place] for form in with_constant) / weight
+    return f"what {name} has beyond about {_number(float(f'{constant:.3g}'))}"
 
 
 def _number(size: float) -> str:

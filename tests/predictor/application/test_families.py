@@ -370,6 +370,19 @@ def test_numbers_beside_the_command_are_sizes_too(beside):
     assert many.low_s < 600 < 2500 < many.high_s
 
 
+def test_where_most_of_an_input_is_the_same_nimo_predict_says_so():
+    samples = (1, 2, 4, 6, 9, 12, 17, 25, 30, 36)
+    given = []
+    for number, sample in enumerate(samples):
+        line = f"sbatch call.sh --input {700 + sample}"
+        one = row(number, 2, 40 * sample)
+        given.append(submitted(one, line, line=f"i{sample}"))
+    whole = fitted(given)[0].table
+    text = " ".join(render(whole, verbose=True).split())
+    assert "run time goes by what --input has beyond about 700 (runs had 701 to 736)" in text
+    assert at(for_sizes(whole, {"--input": 720.0}), 2).time_s == pytest.approx(800, rel=0.1)
+
+
 def test_a_table_without_the_number_of_a_job_is_as_wide_as_all_numbers():
     whole = fitted(rows(60))[0].table
     said, known = (at(for_sizes(whole, one), 2) for one in ({}, {"--steps": 2000.0}))
