@@ -8,6 +8,7 @@ process that was killed at any moment goes on by reading its journal, and no job
 import json
 import shlex
 import signal
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,9 +40,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     cancelled_s: float = 0.0  #: taken at most by jobs of it that were cancelled before they ended
 
     @property
+    @abstractmethod
     def ended(self) -> bool:
         """Whether there is nothing to wait for."""
-        raise NotImplementedError
 
     @property
     def amount(self) -> int:

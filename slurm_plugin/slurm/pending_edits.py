@@ -427,28 +427,17 @@ def _fewer(job: PendingJob, plan: StartPlan) -> Iterator[Edit]:
 
 def _other_nodes(job: PendingJob) -> Iterator[Edit]:
     """Let a job run on nodes that it does not ask for."""
-    caution = "if it runs on others, too"
-    if job.node_list:
-        yield Edit(
-            fields={"ReqNodeList": ""},
-            what="on any nodes",
-            caution=caution,
-            job=replace(job, node_list=""),
-        )
-    if job.excluded:
-        yield Edit(
-            fields={"ExcNodeList": ""},
-            what="with no nodes left out",
-            caution=caution,
-            job=replace(job, excluded=""),
-        )
-    if job.features:
-        yield Edit(
-            fields={"Features": ""},
-            what=f"without --constraint={job.features}",
-            caution=caution,
-            job=replace(job, features=""),
-        )
+    without = f"without --constraint={job.features}"
+    asked = (
+        ("ReqNodeList", job.node_list, "on any nodes", replace(job, node_list="")),
+        ("ExcNodeList", job.excluded, "with no nodes left out", replace(job, excluded="")),
+        ("Features", job.features, without, replace(job, features="")),
+    )
+    for option, value, what, changed in asked:
+        if value:
+            yield Edit(
+                fields={option: ""}, what=what, caution="if it runs on others, too", job=changed
+            )
 
 
 def _sooner_qos(job: PendingJob, access: OwnAccess) -> Iterator[Edit]:

@@ -93,7 +93,7 @@ print(77)
         )
 
     def lets_change_jobs(self):
-        """Have scontrol take what it is told."""
+        """Make a scontrol that writes down the changes of jobs that it is asked for."""
         self.program(
             "scontrol",
             f"""\
