@@ -144,7 +144,7 @@ def _ways(problem: PlanningProblem, task: Task, place: PlanSite) -> tuple[bool, 
     open_to = [
         name
         for name in task.reads
-        if flow.files[name].access is DataAccess.ANY and flow.files[name].at != place.storage
+        if flow.files[name].access is DataAccess.ANY and place.storage not in flow.files[name].at
     ]
     linked = any(link.remote and link.target == place.storage for link in flow.links.values())
     return (True, False) if open_to and linked else (True,)

@@ -141,6 +141,12 @@ class TransferPath:
     latency_s: float | None
     link: str = ""  #: name of the way
 
+    @property
+    def stall_s(self) -> float:
+        """Time that reading takes: latency / request + 1 / bandwidth for each byte (o_n)."""
+        each_byte_s = 1 / (self.bandwidth_bytes_per_s or inf)
+        return self.size_bytes * ((self.latency_s or 0.0) / _REQUEST_BYTES + each_byte_s)
+
 
 def with_remote(local: TaskEstimate, remote: Sequence[TransferPath]) -> TaskEstimate:
     """Run time of a task whose inputs are read once over the network.
@@ -151,11 +157,7 @@ def with_remote(local: TaskEstimate, remote: Sequence[TransferPath]) -> TaskEsti
     """
     if not remote:
         return local
-    stall_s = sum(
-        path.size_bytes
-        * ((path.latency_s or 0.0) / _REQUEST_BYTES + 1 / (path.bandwidth_bytes_per_s or inf))
-        for path in remote
-    )
+    stall_s = sum(path.stall_s for path in remote)
     total_s = local.time_s + stall_s
     share = stall_s / total_s
     return replace(

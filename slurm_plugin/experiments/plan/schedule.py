@@ -156,6 +156,11 @@ class PlanningProblem:
             self.memo[key] = self.transfers.copy(size, source, target) if linked else None
         return self.memo[key]
 
+    def read_s(self, file: str, source: str, target: str) -> float:
+        """Time that reading a file in place takes; inf: its link's bandwidth is unknown."""
+        path = self._path(file, source, target)
+        return inf if path.bandwidth_bytes_per_s is None else path.stall_s
+
     def _path(self, file: str, source: str, target: str) -> run_times.TransferPath:
         size = self.workflow.files[file].size_bytes
         link = self.workflow.links[source, target]
@@ -182,8 +187,7 @@ class Board:
         self._lines = {name: Timeline.of(line) for name, line in problem.free.items()}
         #: Where each file is from when on, and by which step.
         self._at: dict[str, dict[str, tuple[float, str]]] = {
-            file.name: {file.at: (problem.now_s, "")} if file.at is not None else {}
-            for file in flow.files.values()
+            file.name: dict.fromkeys(file.at, (problem.now_s, "")) for file in flow.files.values()
         }
         self._used: dict[str, float] = {}
         for step in problem.done:
@@ -241,14 +245,16 @@ class Board:
         return PlanSchedule(tuple(self.steps), dict(self.choices), self.end_s, self.node_s)
 
     def _nearest(self, file: str, target: str) -> tuple[tuple[float, str] | None, str]:
-        """Copy of a file that can be opened from ``target``, with its storage."""
+        """Copy of a file that is read first from ``target``, with its storage."""
         flow = self.problem.workflow
         copies = [
             (at, source)
             for source, at in self._at[file].items()
             if (link := flow.links.get((source, target))) is not None and link.remote
         ]
-        return min(copies) if copies else (None, "")
+        if len(copies) > 1:
+            copies.sort(key=lambda one: one[0][0] + self.problem.read_s(file, one[1], target))
+        return copies[0] if copies else (None, "")
 
     def _stage(self, file: str, target: str, task: str, drafted: list[Step]) -> Step | None:
         """Draft the copy of a file that arrives first."""

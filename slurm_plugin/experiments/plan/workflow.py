@@ -96,10 +96,10 @@ class PlanSite(_OnNodes, frozen=True, kw_only=True):
 
 
 class File(_Entry, frozen=True, kw_only=True, rename={"size_bytes": "size"}):
-    """A file or folder; ``at`` where it lies before, None if a task writes it."""
+    """A file or folder; ``at`` where it and its replicas lie before, empty if a task writes it."""
 
     size_bytes: float = 0.0
-    at: str | None = None
+    at: tuple[str, ...] = ()
     path: str = ""  #: below its storage's path; empty: its name
     deliver: str | None = None  #: storage where it has to be in the end
     access: DataAccess = DataAccess.ANY
@@ -176,14 +176,14 @@ def _writers(files: Mapping[str, File], tasks: Mapping[str, Task]) -> dict[str, 
         for file in task.writes:
             if file in writers:
                 raise ValueError(f"{file} is written by two tasks, {writers[file]} and {task.name}")
-            if files[file].at is not None:
+            if files[file].at:
                 raise ValueError(
                     f"{file} is there already, and {task.name} writes it: leave out at"
                 )
             writers[file] = task.name
     for task in tasks.values():
         for file in task.reads:
-            if file not in writers and files[file].at is None:
+            if file not in writers and not files[file].at:
                 raise ValueError(
                     f"{task.name} reads {file}, which no task writes: say at which storage it is"
                 )

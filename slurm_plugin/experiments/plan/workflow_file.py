@@ -116,6 +116,11 @@ def _range(value: object) -> tuple[int, int]:
     return int(low), int(high or low)
 
 
+def _replicas(value: object) -> tuple[object, ...]:
+    """Storages of a file: one, or a list of those that have it alike."""
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
 def _size(value: object) -> float:
     return float(parse_size(str(value)) or 0)
 
@@ -139,6 +144,7 @@ _SECTIONS: dict[str, type[Any]] = {
 #: What a text or number of these keys means.
 _VALUES: dict[str, Callable[[object], object]] = {
     "free": _size, "bandwidth": _size, "size": _size, "latency": _seconds, "nodes": _range,
+    "at": _replicas,
 }  # fmt: skip
 
 
@@ -147,9 +153,10 @@ def _check_names(flow: workflow.Workflow, name: str) -> None:
         where = f"{name}: places.{place.name}.storage"
         _check_references(where, [place.storage], flow.storages, "storages")
     for file in flow.files.values():
-        for key, storage in (("at", file.at), ("deliver", file.deliver)):
-            where = f"{name}: files.{file.name}.{key}"
-            _check_references(where, [storage] if storage else [], flow.storages, "storages")
+        where = f"{name}: files.{file.name}"
+        _check_references(f"{where}.at", file.at, flow.storages, "storages")
+        delivered = [file.deliver] if file.deliver else []
+        _check_references(f"{where}.deliver", delivered, flow.storages, "storages")
     for task in flow.tasks.values():
         where = f"{name}: tasks.{task.name}"
         _check_references(f"{where}.reads", task.reads, flow.files, "files")

@@ -25,7 +25,10 @@ tasks:
 
 
 def built(made, **options):
-    chosen = {name: TaskOption(*one) for name, one in options.items()}
+    chosen = {
+        name: one if isinstance(one, TaskOption) else TaskOption(*one)
+        for name, one in options.items()
+    }
     return build(made, [name for name in options if name in made.workflow.tasks], chosen)
 
 
@@ -67,6 +70,21 @@ def test_of_several_copies_the_one_that_arrives_first_is_made():
     slow = SITE.replace("bandwidth: 10M, streams: 1", "bandwidth: 1M, streams: 1")
     made = built(problem(slow), x=("c", 1), y=("b", 1))
     assert {one.name: one.source for one in made.steps if not one.nodes}["f to t"] == "u"
+
+
+@pytest.mark.parametrize(("from_s", "nearest"), [("10M", "s"), ("4M", "u")])
+def test_of_the_replicas_of_a_file_the_fastest_is_staged_and_read_in_place(from_s, nearest):
+    text = only(SITE, "x").replace("f: {at: s,", "f: {at: [u, s],")
+    text = text.replace("bandwidth: 10M, streams: 1", f"bandwidth: {from_s}")
+    staged = built(problem(text), x=("b", 1))
+    assert [one.source for one in staged.steps if not one.nodes] == [nearest]
+    in_place = built(problem(text), x=TaskOption("b", 1, stage=False))
+    assert [one.remote for one in in_place.steps if one.nodes] == [(("f", nearest),)]
+
+
+def test_where_a_replica_is_near_nothing_is_copied():
+    text = only(SITE, "x").replace("f: {at: s,", "f: {at: [u, s, t],")
+    assert [one.name for one in built(problem(text), x=("b", 1)).steps] == ["x"]
 
 
 def test_reading_in_place_takes_the_copy_that_was_there_first():
