@@ -32,10 +32,7 @@ def setup(app: Sphinx) -> None:
 
 def commands() -> str:
     """Every command with its options, from the parsers."""
-    parts = []
-    for name in COMMANDS:
-        parser, command = command_parser(name)
-        parts.append(_command(f"nimo {name}", parser, tables_of(command)))
+    parts = [_command(f"nimo {name}", command_parser(name), tables_of(name)) for name in COMMANDS]
     return "\n".join([*parts, _command("nimo-advise", advise.parser(), advise.tables())])
 
 

@@ -44,9 +44,9 @@ def pages() -> Iterator[tuple[str, str]]:
     yield "nimo.1", _page(overview, "nimo", _PURPOSE)
     yield f"nimo-{nimo.LAB}.1", _page(nimo.lab_parser(), f"nimo-{nimo.LAB}", _EXPERIMENTS)
     for words, text in nimo.COMMANDS.items():
-        parser, command = nimo.command_parser(words)
+        parser = nimo.command_parser(words)
         name = page_of(words)
-        yield f"{name}.1", _page(parser, name, text, nimo.tables_of(command))
+        yield f"{name}.1", _page(parser, name, text, nimo.tables_of(words))
     yield "nimo-advise.1", _page(advise.parser(), "nimo-advise", _ADVICE, advise.tables())
 
 
@@ -71,7 +71,7 @@ def completions() -> dict[str, argparse.ArgumentParser]:
     commands = together.add_subparsers(metavar="COMMAND")
     experiments = commands.add_parser(nimo.LAB, help=_EXPERIMENTS).add_subparsers()
     for words, text in nimo.COMMANDS.items():
-        parser, _ = nimo.command_parser(words)
+        parser = nimo.command_parser(words)
         *lab, name = words.split()
         place = experiments if lab else commands
         place.add_parser(name, parents=[parser], add_help=False, help=text)

@@ -65,25 +65,29 @@ COMMANDS = {name: text for group in GROUPS.values() for name, text in group.item
 }
 _ADVISE = "recommend a node count and limits for a job script, as nimo-advise"
 _EXPERIMENTS = "experiments: run times by trial runs, workflows, probes, transfers"
-#: Commands whose modules are among those of experiments.
+#: Commands whose work is among the experiments.
 _BESIDE_EXPERIMENTS = ("scale",)
 
 
-class CommandModule(Protocol):
-    """What a module under ``commands`` offers."""
+class OptionsModule(Protocol):
+    """What a module under ``options`` offers; its docstring is the help."""
 
     EXAMPLE: str  #: command lines for the end of the help
 
     def add_arguments(self, add: Options) -> None:
         """Declare the command's options."""
 
+
+class CommandModule(Protocol):
+    """What a module under ``commands`` offers; it may be heavy."""
+
     def run(self, args: argparse.Namespace) -> int:
         """Do it and return the exit status."""
 
 
-def tables_of(command: object) -> "Sequence[Table]":
+def tables_of(name: str) -> "Sequence[Table]":
     """Tables that a command prints, without rows: what manuals list; of most commands none."""
-    make = getattr(command, "tables", None)
+    make = getattr(command_module(name), "tables", None)
     return make() if make else ()
 
 
@@ -93,26 +97,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     return guarded("nimo", lambda: _dispatch(arguments))
 
 
-def command_parser(name: str) -> tuple[argparse.ArgumentParser, CommandModule]:
-    """Make the parser of one command; imports its module.
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """Make the parser of one command; imports its options alone.
 
     name: the words after ``nimo``, a key of `COMMANDS`.
     """
-    last = name.removeprefix(f"{LAB} ")
-    file = last.replace("-", "_")
-    experiment = last in EXPERIMENTS or last in _BESIDE_EXPERIMENTS
-    place = f"experiments.{file}_command" if experiment else f"cli.commands.{file}"
-    command = cast("CommandModule", import_module(f"slurm_plugin.{place}"))
+    last = _last(name)
+    place = f"slurm_plugin.cli.options.{_file(last)}"
+    options = cast("OptionsModule", import_module(place))
     parser = argparse.ArgumentParser(
         prog=f"nimo {name}",
-        description=command.__doc__,
-        epilog=f"examples:\n{command.EXAMPLE}\n\n{listed(last)}",
+        description=options.__doc__,
+        epilog=f"examples:\n{options.EXAMPLE}\n\n{listed(last)}",
         formatter_class=HelpFormatter,
     )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="log more; twice: all")
     add_manners(parser)
-    command.add_arguments(Options(parser))
-    return parser, command
+    options.add_arguments(Options(parser))
+    return parser
+
+
+def command_module(name: str) -> CommandModule:
+    """Import what a command does.
+
+    name: as of `command_parser`.
+    """
+    last = _last(name)
+    experiment = last in EXPERIMENTS or last in _BESIDE_EXPERIMENTS
+    place = f"experiments.{_file(last)}_command" if experiment else f"cli.commands.{_file(last)}"
+    return cast("CommandModule", import_module(f"slurm_plugin.{place}"))
+
+
+def _last(name: str) -> str:
+    return name.removeprefix(f"{LAB} ")
+
+
+def _file(last: str) -> str:
+    return last.replace("-", "_")
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
@@ -129,11 +150,11 @@ def _dispatch(arguments: Sequence[str]) -> int:
         overview, names, place = lab_parser(), EXPERIMENTS, f"{LAB} "
     if words[0] not in names:
         _end(overview, words, names)
-    parser, command = command_parser(f"{place}{words[0]}")
-    args = parser.parse_args(words[1:])
+    name = f"{place}{words[0]}"
+    args = command_parser(name).parse_args(words[1:])
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(args.verbose, 2)]
     log.set_up(level)
-    return command.run(args)
+    return command_module(name).run(args)
 
 
 def _end(overview: argparse.ArgumentParser, words: Sequence[str], names: Iterable[str]) -> NoReturn:

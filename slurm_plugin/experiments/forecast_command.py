@@ -1,8 +1,4 @@
-"""Forecast the next value of each series that "nimo lab probe" has stored.
-
-As in the Network Weather Service, many simple forecasters run on each series.  The one with the
-smallest error so far gives the forecast.  Without a resource or host all series are forecast.
-"""
+"""``nimo lab forecast``: forecast the next value of each measured series."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -10,40 +6,11 @@ from math import isfinite
 
 from predictor.forecasts.forecasters import Criterion, SeriesForecast, forecast_series
 from sacct_ingest.errors import NoHistory
-from sacct_ingest.records import Resource
-from slurm_plugin.cli.command_context import Options, load_config, print_table
+from slurm_plugin.cli.command_context import load_config, print_table
 from slurm_plugin.experiments.probe_command import amount
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.streams import json_text
-
-EXAMPLE = """\
-  nimo lab forecast
-  nimo lab forecast --resource bandwidth n1 n2
-  nimo lab forecast --criterion mse -S now-7days
-  nimo lab forecast -o from,to,next --sort=-next
-  nimo lab forecast -P | cut -d'|' -f1-4"""
-
-
-def add_arguments(add: Options) -> None:
-    """Declare the options."""
-    add("source FROM", "host that measured", nargs="?")
-    add("target TO", "host or folder that was measured", nargs="?")
-    add(
-        "--resource RESOURCE",
-        f"forecast only series of this resource: {', '.join(Resource)}",
-        type=Resource,
-        choices=list(Resource),
-    )
-    add(
-        "--criterion",
-        "error measure that chooses the forecaster (default: mae)",
-        type=Criterion,
-        choices=list(Criterion),
-        default=Criterion.MAE,
-    )
-    add.shared("since")
-    add.table_of_store()
 
 
 def tables() -> Sequence[cols.Table]:
@@ -61,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
             and args.source in (None, each.source)
             and args.target in (None, each.target)
         ]
-    forecasts = forecast_series(selected, args.criterion)
+    forecasts = forecast_series(selected, Criterion(args.criterion))
     if not forecasts:
         raise NoHistory(
             "no such measurement is stored: 'nimo lab probe --show' lists what there is"

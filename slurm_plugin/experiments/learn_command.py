@@ -1,8 +1,4 @@
-"""Learn an application by running its most informative jobs, within a budget.
-
-A YAML file describes the application and its possible resources and inputs (docs/learning.md).  A
-journal beside it records each run.  After an interruption, give the same command again.
-"""
+"""``nimo lab learn``: learn an application's run time by running it, within a budget."""
 
 import argparse
 import json
@@ -18,8 +14,7 @@ from typing import TYPE_CHECKING
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.files.atomic_file import alone
 from sacct_ingest.text.durations import duration_range, duration_text
-from slurm_plugin.cli.command_context import Options, load_config
-from slurm_plugin.cli.common_options import positive
+from slurm_plugin.cli.command_context import load_config
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.slurm_conf import cluster_name
 from slurm_plugin.store_access import open_store
@@ -45,20 +40,6 @@ if TYPE_CHECKING:
 
 #: Inputs for which it says what to submit.
 MOST_INPUTS = 4
-EXAMPLE = """\
-  nimo lab learn blast.yaml --dry-run
-  nimo lab learn blast.yaml
-  nimo lab learn blast.yaml --budget 20 --json"""
-
-
-def add_arguments(add: Options) -> None:
-    """Declare the options."""
-    add("file FILE", "description of the application", type=Path)
-    add("--dry-run", "show the next run, submit nothing")
-    add("--budget NODE-AMOUNT", "budget, instead of the one in FILE", type=positive)
-    add("--state FILE", "journal of the runs (default: beside the file)", type=Path)
-    add("--leave", "leave the job in the queue where it is interrupted")
-    add.shared("json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,8 +1,4 @@
-"""Plan a workflow: where each task runs, on how many nodes, and where its data goes.
-
-It prints the best plan, alternatives, and the command lines of sbatch; --submit submits them.
-The exit status is 4 where no plan meets the deadline.
-"""
+"""``nimo lab plan``: plan a workflow; submit and follow it."""
 
 from __future__ import annotations
 
@@ -20,12 +16,12 @@ from sacct_ingest.errors import ConfigError, NimoError, NoHistory
 from sacct_ingest.files.atomic_file import alone
 from sacct_ingest.text.durations import duration_range, duration_text
 from sacct_ingest.text.time_spec import parse_time
-from slurm_plugin.cli.command_context import Options, load_config, moment
+from slurm_plugin.cli.command_context import load_config
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.config.yaml_text import read_text
 from slurm_plugin.experiments.plan import state_file
 from slurm_plugin.experiments.plan.chain import PlannedJob, command_line, job_name, jobs
-from slurm_plugin.experiments.plan.monitor import SLIP_S, PlanMonitor, failed, unfinished
+from slurm_plugin.experiments.plan.monitor import PlanMonitor, failed, unfinished
 from slurm_plugin.experiments.plan.resubmit import submit_ready, waits_elsewhere
 from slurm_plugin.experiments.plan.workflow import Workflow
 from slurm_plugin.experiments.plan.workflow_file import load, parse
@@ -38,32 +34,7 @@ if TYPE_CHECKING:
     from slurm_plugin.experiments.plan.replan import Replan
     from slurm_plugin.experiments.plan.schedule import PlanningProblem
 
-EXAMPLE = """\
-  nimo lab plan workflow.yaml
-  nimo lab plan --deadline now+2hours workflow.yaml
-  nimo lab plan --submit --follow workflow.yaml
-  nimo lab plan --follow workflow.yaml           # go on with one that was submitted"""
 TOO_LATE = 4
-
-
-def add_arguments(add: Options) -> None:
-    """Declare the options."""
-    add("workflow WORKFLOW", "YAML file", type=Path)
-    add("--deadline TIME", "time by which all tasks must have ended", type=moment)
-    add("--confidence SHARE", "probability of meeting the deadline (default: 0.95)", default=0.95)
-    add("--submit", "submit the first plan")
-    add("--dry-run", "only print the plans (the default)")
-    add("--follow", "follow the jobs, print progress")
-    add("--fixed", "follow the plan without changing it")
-    add(
-        "--slip S",
-        f"allowed difference from the plan, besides a tenth of a step's time ({SLIP_S:g} s)",
-        default=SLIP_S,
-    )
-    add("--hard", "let Slurm end jobs that will miss the deadline")
-    add("--empty", "plan for idle clusters, without asking Slurm")
-    add("--interval S", "seconds between two queries of the queue (default: 10)", default=10.0)
-    add.shared("json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

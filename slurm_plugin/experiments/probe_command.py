@@ -1,8 +1,4 @@
-"""Measure network, CPU and disk as the Network Weather Service does, and store the series.
-
-Sensors run on the hosts (--serve).  Without an option each sensor measures once.  Where no hosts
-are configured, only this host's CPU and disk are measured.
-"""
+"""``nimo lab probe``: measure network, CPU and disk at intervals."""
 
 import argparse
 import json
@@ -25,7 +21,7 @@ from sacct_ingest.probes.probe_settings import Cost, Member, ProbeSettings, cost
 from sacct_ingest.probes.sensor import Sensor
 from sacct_ingest.probes.wire import Message
 from sacct_ingest.records import Probe, Resource
-from slurm_plugin.cli.command_context import Options, load_config, print_table
+from slurm_plugin.cli.command_context import load_config, print_table
 from slurm_plugin.config.settings import Config, SensorSettings
 from slurm_plugin.service.listening import notify
 from slurm_plugin.store_access import open_store
@@ -37,14 +33,6 @@ if TYPE_CHECKING:
     from sacct_ingest.store import Store
 
 
-EXAMPLE = """\
-  nimo lab probe
-  nimo lab probe --cost
-  nimo lab probe --serve --name n1
-  nimo lab probe --follow
-  nimo lab probe --transfer /scratch/input.dat n2
-  nimo lab probe --show -P
-  nimo lab probe --show --sort=-at -o at,source,target,value"""
 #: Measurements that wait while the store is gone.
 _MOST_WAITING = 200_000
 
@@ -55,30 +43,6 @@ _OF_SENSORS = (
 )  # fmt: skip
 
 _log = logging.getLogger(__name__)
-
-
-def add_arguments(add: Options) -> None:
-    """Declare the options."""
-    what = add.one_of()
-    what("--serve", "run this host's sensor")
-    what("--follow", "store what the sensors measure, until stopped")
-    what("--show", "print the newest value of each series")
-    what(
-        "--transfer",
-        "probe the path to a host, send it a file that it discards, and store both",
-        nargs=2,
-        metavar=("FILE", "HOST"),
-    )
-    add("--cost", "only print the network, CPU and disk use of the probes")
-    add(
-        "--host NAME=HOST:PORT",
-        "host to probe; repeat it, in the order of the ring (default: probes.hosts)",
-        action="append",
-        default=[],
-    )
-    add("--name", "this host's name (default: its host name)", default="")
-    add("--bind HOST:PORT", "address on which the sensor listens", default="")
-    add.table_of_store()
 
 
 def tables() -> Sequence[cols.Table]:

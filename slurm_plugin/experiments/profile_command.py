@@ -1,7 +1,4 @@
-"""Benchmark nodes with sysbench, fio and iperf3 in Slurm jobs: one profile for each node type.
-
-It compares nodes of one type.  The exit status is 1 if some differ or could not be measured.
-"""
+"""``nimo lab profile``: benchmark nodes in Slurm jobs; compare nodes of one type."""
 
 import argparse
 import json
@@ -18,11 +15,10 @@ from typing import NamedTuple
 
 from sacct_ingest.errors import ConfigError, NoHistory, ProbeError, SlurmError, system_errors
 from sacct_ingest.probes.agreement import MEASURES, Outlier, TypeProfile, type_profiles
-from sacct_ingest.probes.benchmarks import PARTS, BenchmarkPlan, read, script
+from sacct_ingest.probes.benchmarks import BenchmarkPlan, read, script
 from sacct_ingest.probes.probe_settings import member
 from sacct_ingest.records import NodeProfile
-from slurm_plugin.cli.command_context import Options, load_config, print_table, table_options
-from slurm_plugin.cli.common_options import whole
+from slurm_plugin.cli.command_context import load_config, print_table, table_options
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.setting_types import TypeColumn
 from slurm_plugin.config.settings import Config
@@ -127,34 +123,10 @@ def run_on(node: Node, options: Mapping[str, object], script: str) -> str:
     return done.stdout.decode(errors="replace")
 
 
-EXAMPLE = """\
-  nimo lab profile -p batch
-  nimo lab profile -w n[1-4] --only cpu,memory
-  nimo lab profile --show
-  nimo lab profile --show --json"""
 _IPERF_PORT = 5201
 #: Settings that a plan of benchmarks has as they are, and options that srun does.
 _OF_PLAN = ("seconds", "repeats", "disk_folder", "disk_bytes")
 _OF_JOB = ("partition", "account", "qos", "reservation")
-
-
-def add_arguments(add: Options) -> None:
-    """Declare the options."""
-    add("-w --nodelist", "nodes to measure, such as n[1-4]", default="")
-    add("-p --partition", "all nodes of this partition", default="")
-    add("-A --account", "account of the jobs", default="")
-    add("-q --qos", "QOS of the jobs", default="")
-    add("--reservation", "reservation of the jobs", default="")
-    add("--show", "print stored profiles, measure nothing")
-    add("--only PARTS", f"of {','.join(PARTS)}: these only", type=_parts, default=PARTS)
-    add("--at-once N", "number of jobs at a time", type=whole, default=1)
-    add("--immediate S", "leave out nodes not free within S s", type=whole, default=0)
-    add(
-        "--network-host HOST:PORT",
-        "iperf3 server to measure against (default: one is started here)",
-        default="",
-    )
-    add.table_of_store()
 
 
 def tables() -> Sequence[cols.Table]:
@@ -273,14 +245,6 @@ def _own_server() -> Iterator[int]:
             yield port
         finally:
             server.terminate()
-
-
-def _parts(text: str) -> tuple[str, ...]:
-    chosen = tuple(part.strip() for part in text.split(","))
-    for part in chosen:
-        if part not in PARTS:
-            raise argparse.ArgumentTypeError(f"{part!r} is not one of {', '.join(PARTS)}")
-    return chosen
 
 
 #: Measure to heading, factor and digits.

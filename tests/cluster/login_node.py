@@ -46,7 +46,7 @@ NEEDED = (
     "slurm_plugin.cli.advice_requests",
     "slurm_plugin.cli.nimo",
     "slurm_plugin.cli.commands.predict",
-    "slurm_plugin.cli.shown_predictions",
+    "slurm_plugin.cli.commands.predict",
     "slurm_plugin.cli.commands.status",
     "slurm_plugin.cli.commands.why",
     "slurm_plugin.cli.waiting_jobs",

@@ -118,7 +118,7 @@ def _parse(name, words):
         command = " ".join(words[:length])
         if command not in COMMANDS:
             sys.exit(f"no such command: {command}")
-        command_parser(command)[0].parse_args(words[length:])
+        command_parser(command).parse_args(words[length:])
     else:
         own, sbatch = advise.split_arguments(words) if name == "nimo-advise" else ([], words)
         advise.parser().parse_args(own)

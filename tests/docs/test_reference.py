@@ -14,7 +14,7 @@ import pytest
 from sacct_ingest.errors import NimoError
 from slurm_plugin.cli import advise
 from slurm_plugin.cli.exit_status import BROKEN_PIPE, INTERRUPTED, listed, statuses
-from slurm_plugin.cli.nimo import COMMANDS, EXPERIMENTS, command_parser
+from slurm_plugin.cli.nimo import COMMANDS, EXPERIMENTS, command_module, command_parser
 from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod.prometheus_metrics import METRICS
 from slurm_plugin.protocol.reasons import Reason
@@ -26,7 +26,7 @@ _SPEC.loader.exec_module(reference)
 
 PACKAGES = ("sacct_ingest", "predictor", "slurm_plugin")
 PARSERS = {
-    **{f"nimo {name}": command_parser(name)[0] for name in COMMANDS},
+    **{f"nimo {name}": command_parser(name) for name in COMMANDS},
     "nimo-advise": advise.parser(),
 }
 #: Every command by its last word.
@@ -112,7 +112,7 @@ def module(name):
     """The module of a command."""
     if name == "advise":
         return "slurm_plugin.cli.advice_requests"
-    return command_parser(name)[1].__name__
+    return command_module(name).__name__
 
 
 def kinds(error=NimoError):

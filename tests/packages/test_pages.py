@@ -110,8 +110,8 @@ def test_they_can_be_written_for_pip_and_a_throw_away_cluster(tmp_path):
 def test_a_page_lists_the_columns_of_its_tables(made):
     listed = 0
     for words in COMMANDS:
-        parser, command = command_parser(words)
-        declared = tables_of(command)
+        parser = command_parser(words)
+        declared = tables_of(words)
         assert bool(declared) or "--format COLUMNS" not in parser.format_help(), words
         assert columns_in(made[f"{pages.page_of(words)}.1"]) == names_of(declared)
         listed += len(declared)
@@ -120,7 +120,7 @@ def test_a_page_lists_the_columns_of_its_tables(made):
 
 
 def test_every_column_says_what_it_is():
-    tables = [one for words in COMMANDS for one in tables_of(command_parser(words)[1])]
+    tables = [one for words in COMMANDS for one in tables_of(words)]
     for one in [*tables, *advise.tables()]:
         assert [name for name, words in one.listing() if not words] == []
 

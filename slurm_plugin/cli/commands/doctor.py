@@ -1,8 +1,4 @@
-"""Check the installation, from munge to the last fit, and say how to fix each fault.
-
-Run it as root where slurmctld runs.  The exit status is 1 if there is an error;
-warnings leave it 0.
-"""
+"""``nimo doctor``: check the installation and say how to fix each fault."""
 
 import argparse
 import os
@@ -12,15 +8,13 @@ from functools import partial
 from textwrap import wrap
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.cli.command_context import Options, load_config
+from slurm_plugin.cli.command_context import load_config
 from slurm_plugin.config.settings_file import find
 from slurm_plugin.doctor import Finding, FindingState, Installation, examine
 from slurm_plugin.slurm import commands
 from slurm_plugin.text.formatting import printable
 from slurm_plugin.text.streams import json_text, unfiltered
 from slurm_plugin.text.terminal_size import terminal_width
-
-EXAMPLE = "  nimo doctor\n  nimo doctor --json | jq '.[] | select(.state == \"error\")'"
 
 _INDENT = 24  #: columns of a finding's state and check
 _NARROWEST = 30  #: of the messages, however narrow the terminal is
@@ -30,12 +24,6 @@ _COLOURS = {
     FindingState.ERROR: "31;1",
     FindingState.SKIPPED: "2",
 }
-
-
-def add_arguments(add: Options) -> None:
-    """Declare the options."""
-    add("--limits", "also try limits to plan with: two jobs of a minute")
-    add.shared("json", "parsable", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

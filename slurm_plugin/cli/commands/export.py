@@ -1,62 +1,21 @@
-"""Write what your applications need, by their record, as a profile for Snakemake or Nextflow.
-
-A need covers every completed run and a quantile of them with a margin.  The profiles ask for
-retries: the first attempt has the memory that costs least, and further ones get more, up to what
-the partition allows.  Applications with fewer than five completed runs are left out.
-"""
+"""``nimo export``: write what your workflows' rules need as a profile for their engine."""
 
 import argparse
 import sys
 from difflib import unified_diff
 from functools import partial
-from pathlib import Path
 
 from sacct_ingest.errors import NoHistory, SlurmError
 from sacct_ingest.records import KeyLevel
 from slurm_plugin.cli import own_history
-from slurm_plugin.cli.command_context import Options, load_config
-from slurm_plugin.cli.common_options import positive, share
+from slurm_plugin.cli.command_context import load_config
+from slurm_plugin.cli.options.export import ENGINES
 from slurm_plugin.cli.through_nimod import may_read_store
 from slurm_plugin.config.yaml_text import read_text
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.text.formatting import count
 
-EXAMPLE = """\
-  nimo export snakemake > profile/config.yaml
-  nimo export snakemake --workflow rnaseq --diff profile/config.yaml
-  nimo export nextflow --quantile 0.9 --margin 1.5 > nimo.config
-  nimo export json | jq .applications[0].time_s"""
-_ENGINES = ("snakemake", "nextflow")
 _TIMEOUT_S = 15.0
-
-
-def add_arguments(add: Options) -> None:
-    """Declare the options."""
-    add("format", "what to write: %(choices)s", choices=(*_ENGINES, "csv", "json"))
-    add(
-        "--workflow NAME",
-        "only runs with this file or folder in the path of their workflow or working directory",
-        default="",
-    )
-    add("-u --user USER", "applications of this user (default: you)", default="")
-    add(
-        "--quantile QUANTILE",
-        "share of the completed runs that a need covers (default: %(default)s)",
-        type=share,
-        default=0.95,
-    )
-    add(
-        "--margin FACTOR",
-        "on this quantile (default: 1.2 for run times; memory gets the room that its runs say)",
-        type=positive,
-        default=None,
-    )
-    add(
-        "--diff FILE",
-        "show what would change in this file, and how past runs would have fared with both",
-        type=Path,
-    )
-    add.shared("local", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -83,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if not tried:
         tagged = "of a workflow engine or with a tag"
         raise NoHistory(f"none of {user}'s applications {tagged} has enough runs")
-    if args.format in _ENGINES:
+    if args.format in ENGINES:
         ask = partial(commands.run, timeout_s=_TIMEOUT_S)
         try:
             state = sources.read_text("", ask(sources.SINFO), ask(sources.PARTITIONS))
@@ -97,6 +56,6 @@ def run(args: argparse.Namespace) -> int:
     present = read_text(args.diff)
     old, new = present.splitlines(keepends=True), text.splitlines(keepends=True)
     sys.stdout.writelines(unified_diff(old, new, str(args.diff), "nimo export"))
-    if args.format in _ENGINES:
+    if args.format in ENGINES:
         print(*engine_profiles.compared(args.format, present, str(args.diff), tried), sep="\n")
     return 0

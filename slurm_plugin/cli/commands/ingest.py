@@ -1,8 +1,4 @@
-"""Read job accounting into the store: new runs from sacct, or saved files.
-
-Reading the same runs twice changes nothing.  A stopped ingest continues where it was.
-Each recorded decision is joined with the run of its job.
-"""
+"""``nimo ingest``: read job accounting into the store, from sacct or saved files."""
 
 import argparse
 import json
@@ -10,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sacct_ingest.errors import ConfigError, FormatError
@@ -21,9 +16,8 @@ from sacct_ingest.records import Fault
 from sacct_ingest.sources.pyslurm_jobs import PySlurmJobs
 from sacct_ingest.sources.run_source import RunSource
 from sacct_ingest.sources.sacct import LiveSacct
-from sacct_ingest.sources.saved import FORMATS, SavedSacct
-from slurm_plugin.cli.command_context import Options, load_config, moment, until_stopped
-from slurm_plugin.cli.common_options import positive
+from sacct_ingest.sources.saved import SavedSacct
+from slurm_plugin.cli.command_context import load_config, until_stopped
 from slurm_plugin.cli.input_files import look_at_own
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.config.settings import Config
@@ -35,71 +29,15 @@ from slurm_plugin.text.formatting import clock, count
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store
 
-EXAMPLE = """\
-  nimo ingest
-  nimo ingest --since 2023-01-01
-  nimo ingest --follow
-  nimo ingest --stat
-  SLURM_TIME_FORMAT=%s sacct -aDP --noconvert -o ALL -S now-90days | xz > jobs.xz
-  nimo ingest -M pine jobs.xz"""
 _log = logging.getLogger(__name__)
-_REFUSED_SHOWN = 3
-_DAY_S = 86_400
 #: What can be asked for a cluster's accounting.
 LIVE: Final[dict[str, Callable[[str, float], RunSource]]] = {
     "sacct": lambda cluster, timeout_s: LiveSacct(cluster, timeout_s=timeout_s),
     "sacct-json": lambda cluster, timeout_s: LiveSacct(cluster, timeout_s=timeout_s, as_json=True),
     "pyslurm": lambda cluster, _: PySlurmJobs(cluster),
 }
-
-
-def add_arguments(add: Options) -> None:
-    """Declare the options."""
-    add(
-        "files FILE",
-        "saved output of 'sacct -P', 'sacct --json' or slurmrestd, or a log in the Standard "
-        "Workload Format; may be compressed; - for stdin",
-        nargs="*",
-        type=Path,
-    )
-    add(
-        "--source",
-        "source to ask when no file is given (default: %(default)s)",
-        choices=sorted(LIVE),
-        default="sacct",
-    )
-    add(
-        "--format",
-        "format of the files (default: detected from their content)",
-        choices=sorted(FORMATS),
-        default="",
-    )
-    add(
-        "-o --fields NAME,…",
-        "columns of text without sacct's header; - skips a column",
-        type=_names,
-        default=(),
-    )
-    add("--delimiter TEXT", "character between the fields of text", default="")
-    add(
-        "-S --since TIME",
-        "ask sacct for runs since this time; an interrupted ingest continues where it stopped",
-        type=moment,
-    )
-    add("-E --until TIME", "ask sacct for runs until this time", type=moment)
-    add(
-        "-M --cluster CLUSTER",
-        "cluster to ask for, or the cluster of a file that names none",
-        default="",
-    )
-    add(
-        "--stat",
-        "look at how large the input files of your own runs are, where they are still there and "
-        "unchanged",
-    )
-    add("--follow", "repeat until stopped; continue after outages of Slurm")
-    add("--every MINUTES", "pause of --follow (default: the configuration's)", type=positive)
-    add.shared("json", "store", "config")
+_REFUSED_SHOWN = 3
+_DAY_S = 86_400
 
 
 def run(args: argparse.Namespace) -> int:
@@ -161,10 +99,6 @@ def _once(args: argparse.Namespace, config: Config) -> int:
     if failed:
         raise failed[0]
     return 0
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(","))
 
 
 def describe(done: IngestSummary) -> str:

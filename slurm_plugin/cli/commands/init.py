@@ -1,9 +1,4 @@
-"""Write the first configuration from Slurm's own settings and your answers.
-
-Slurm gives the cluster's name, its partitions, its plugins, and how long slurmdbd keeps jobs.  The
-rest is asked on a terminal, or given by options.  Files that you have changed are never
-overwritten.  Lines for slurm.conf are printed, not written.
-"""
+"""``nimo init``: ask Slurm and you, and write the first configuration."""
 
 import argparse
 import sys
@@ -12,7 +7,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from sacct_ingest.errors import ConfigError, SlurmError
-from slurm_plugin.cli.command_context import Options, store_url
+from slurm_plugin.cli.command_context import store_url
 from slurm_plugin.cli.commands.doctor import installation_of
 from slurm_plugin.config.loader import parse
 from slurm_plugin.config.setting_types import Mode
@@ -21,32 +16,6 @@ from slurm_plugin.doctor import Installation
 from slurm_plugin.setup import Answers, check, install, plan, propose, summary, write
 from slurm_plugin.setup.answers import controllers, hook_settings, partitions, settings_text
 from slurm_plugin.text.streams import json_text
-
-EXAMPLE = (
-    "  nimo init\n"
-    "  nimo init --dry-run\n"
-    "  nimo init --login-node ctl1,ctl2\n"
-    "  nimo init --immediate --store postgresql+psycopg://nimo@db.example/nimo -p batch --hooks"
-)
-
-
-def add_arguments(add: Options) -> None:
-    """Declare the options."""
-    add("-M --cluster NAME", "cluster name (default: ask Slurm)")
-    add("--store STORE", "SQLite file or database URL")
-    add("--socket PATH", "socket of nimod")
-    add("--mode", "what NIMO may do with jobs", choices=[str(mode) for mode in Mode])
-    add("-p --partition NAMES", "decide on jobs in these partitions only")
-    add("--hooks", "also install the hooks beside slurm.conf")
-    add("-i --immediate", "ask nothing")
-    add("--dry-run", "write nothing, print the differences")
-    add(
-        "--login-node HOST[:PORT]",
-        "set up a login node; its relay asks nimod on these hosts (default: slurmctld's hosts)",
-        nargs="?",
-        const="",
-    )
-    add.shared("json", "config")
 
 
 def run(args: argparse.Namespace) -> int:

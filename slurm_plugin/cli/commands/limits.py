@@ -1,21 +1,14 @@
-"""List the jobs that Slurm plans with less than their time limit, or take such limits back.
-
-With --restore, pending jobs lose the limit to plan with, unless somebody has changed it.  Running
-jobs with less than they had at submission are named: if it was backfill and not their users who cut
-them, raise them by hand.  As root, SlurmUser or an operator of Slurm.
-"""
+"""``nimo limits``: list jobs planned with less than their limit; take that back."""
 
 import argparse
 from functools import partial
 
 from sacct_ingest.text.durations import slurm_time
-from slurm_plugin.cli.command_context import Options
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.soft_limits import soft_jobs, take_back
 from slurm_plugin.text.formatting import printable
 from slurm_plugin.text.streams import json_text
 
-EXAMPLE = "  nimo limits\n  nimo limits --restore    # before time_min_as_soft_limit goes"
 _TIMEOUT_S = 15.0
 _NONE = "no job has a limit to plan with"
 #: Nothing says who it was.
@@ -24,12 +17,6 @@ _SHORTER = (
     "scontrol update jobid={0} timelimit={2}"
 )
 _ROW = "{:>12}  {:12} {:12} {:8} {:>11} {:>11}"
-
-
-def add_arguments(add: Options) -> None:
-    """Declare the options."""
-    add("--restore", "take them back")
-    add.shared("json")
 
 
 def run(args: argparse.Namespace) -> int:

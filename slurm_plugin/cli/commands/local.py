@@ -1,24 +1,11 @@
-"""Show what is kept of your own jobs where no nimod runs, or delete it.
-
-The commands for users read it from your own accounting where no nimod answers, or with --local.
-"""
+"""``nimo local``: show or delete what is kept of your own jobs where no nimod runs."""
 
 import argparse
 
 from slurm_plugin.cli import own_history
-from slurm_plugin.cli.command_context import Options, load_config
+from slurm_plugin.cli.command_context import load_config
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import clock, count
-
-EXAMPLE = """\
-  nimo local
-  nimo local --forget"""
-
-
-def add_arguments(add: Options) -> None:
-    """Declare the options."""
-    add("--forget", "delete it")
-    add.shared("config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,9 +1,4 @@
-"""Merge run times by node type from other stores into this one.
-
-aprof's sums over the runs of each application on each node type are added.  Predictions for a node
-type then use the runs of all clusters.  Each run counts once, in any order of merges.  This store's
-own runs stay as they are.
-"""
+"""``nimo merge``: merge run times by node type from other stores."""
 
 import argparse
 import json
@@ -19,7 +14,7 @@ import msgspec
 from sacct_ingest.errors import FormatError, system_errors
 from sacct_ingest.files.atomic_file import replacing
 from sacct_ingest.store.rows import Contribution
-from slurm_plugin.cli.command_context import Options, load_config
+from slurm_plugin.cli.command_context import load_config
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count
@@ -28,30 +23,12 @@ if TYPE_CHECKING:
     from sacct_ingest.store import Store
 
 
-EXAMPLE = """\
-  nimo merge /mnt/oak/nimo.db
-  nimo merge postgresql://nimo@oak/nimo
-  nimo merge --export pine.sums
-  nimo merge pine.sums --json"""
-
-
 @dataclass(slots=True)
 class _Merged:
     source: str
     new: int = 0  #: runs that were added or updated
     refused: int = 0  #: lines that could not be read ...
     first_refused: str = ""  #: ... and the first of them, with what is wrong
-
-
-def add_arguments(add: Options) -> None:
-    """Declare the options."""
-    add("source SOURCE", "store (file or URL), or file of --export", nargs="*")
-    add(
-        "--export FILE",
-        "write this store's sums of runs to FILE, for another store to merge",
-        type=Path,
-    )
-    add.shared("json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

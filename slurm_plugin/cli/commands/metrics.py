@@ -1,8 +1,4 @@
-"""Give Prometheus metrics of nimod, the store and the accuracy of predictions.
-
-They are printed, written into a file for node_exporter's textfile collector, or served over HTTP
-until a signal stops it.  Needs the extra 'metrics'.
-"""
+"""``nimo metrics``: export metrics to Prometheus."""
 
 import argparse
 import signal
@@ -14,28 +10,11 @@ from typing import Any
 
 from sacct_ingest.errors import NimoError, how_to_install, system_errors
 from sacct_ingest.files import atomic_file
-from slurm_plugin.cli.command_context import Options, load_config
+from slurm_plugin.cli.command_context import load_config
 from slurm_plugin.nimod import client
 from slurm_plugin.store_access import open_store
 
-EXAMPLE = """\
-  nimo metrics
-  nimo metrics --textfile /var/lib/prometheus/node-exporter/nimo.prom
-  nimo metrics --listen 127.0.0.1:9737"""
 _TIMEOUT_S = 2.0
-
-
-def add_arguments(add: Options) -> None:
-    """Declare the options."""
-    ways = add.one_of()
-    ways("--textfile FILE", "write the metrics to this file (atomically)", type=Path)
-    ways(
-        "--listen [HOST:]PORT",
-        "serve them at http://HOST:PORT/metrics (default HOST: 127.0.0.1)",
-        type=_address,
-    )
-    add("--days DAYS", "days of decisions that the accuracy covers (default: 7)", default=7.0)
-    add.shared("store", "config")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -89,10 +68,3 @@ def serve(metrics: Any, host: str, port: int, *, idle_s: float = 10.0) -> tuple[
 
     server.RequestHandlerClass = Handler
     return server, thread
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal() or int(port) > 65_535:
-        raise argparse.ArgumentTypeError(f"{text} is not HOST:PORT")
-    return host.strip("[]") or "127.0.0.1", int(port)

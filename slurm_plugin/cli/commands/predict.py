@@ -1,48 +1,172 @@
-"""Show the predicted run times of an application on each node count, with their intervals.
-
-Without APPLICATION it lists applications with a scaling curve: all of them for root and the owner
-of the store, their own for other users.  It fits a screen; --all shows all, and -v also by which
-numbers run time goes, and what a name was made of.
-"""
+"""``nimo predict``: one application's curve, or the list of them."""
 
 import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sacct_ingest.errors import PlotError, StoreError
+from sacct_ingest.records import CURVE_LEVELS, LEARNING, KeyLevel, StandingRow
+from sacct_ingest.scripts.signature import names_of
 from slurm_plugin.cli import command_context, plot
+from slurm_plugin.cli.own_history import is_meant
+from slurm_plugin.cli.through_nimod import TIMEOUT_S, may_read_store, nimod_or_store
+from slurm_plugin.config.settings import Energy
+from slurm_plugin.config.settings_file import leaves_out
+from slurm_plugin.nimod import client
+from slurm_plugin.protocol.query_messages import Applications
+from slurm_plugin.protocol.request_messages import Ask
+from slurm_plugin.reports import curve_screen, curve_text
+from slurm_plugin.slurm.slurm_conf import is_own
+from slurm_plugin.store_access import last_runs, load_tables, matching_tables, open_store
+from slurm_plugin.text.formatting import wrapped
+from slurm_plugin.text.streams import json_text
+from slurm_plugin.text.terminal_size import terminal_width
 
-if TYPE_CHECKING:  # help needs none
-    from collections.abc import Sequence
-
+if TYPE_CHECKING:
+    from predictor.types import PredictionTable
+    from sacct_ingest.store import RunRow
+    from slurm_plugin.config.settings import Config
+    from slurm_plugin.reports.picture import Picture
     from slurm_plugin.text.table_columns import Table
-
-EXAMPLE = """\
-  nimo predict
-  nimo predict wrf-d02
-  nimo predict -u ada --sort=-runs -o application,runs,verdict
-  nimo predict wrf-d02 --plot
-  nimo predict wrf-d02 --plot wrf.svg
-  nimo predict wrf-d02 -P | cut -d'|' -f1,2"""
-
-
-def add_arguments(add: command_context.Options) -> None:
-    """Declare the options."""
-    add("application APPLICATION", "name of the application, or the start of its key", nargs="?")
-    add("--all", "show all counts, and all that is known; without APPLICATION: list all")
-    add.table("-o", "-n")
-    add("-u --user USER", "list the applications of this user", default="")
-    plot.add_plot(add)
-    add.shared("parsable", "json", "local", "store", "config")
 
 
 def tables() -> "Sequence[Table]":
     """Give what it prints, without rows."""
-    from slurm_plugin.cli import shown_predictions  # noqa: PLC0415 - help needs none
-
-    return shown_predictions.tables()
+    nothing = curve_text.no_curve()
+    return [
+        replace(curve_text.list_table([]), caption="without APPLICATION"),
+        replace(
+            curve_text.curve_table(nothing, Energy(), 0.0, every=True), caption="of APPLICATION"
+        ),
+    ]
 
 
 def run(args: argparse.Namespace) -> int:
     """Print one application's curve, or the list of them."""
-    from slurm_plugin.cli import shown_predictions  # noqa: PLC0415 - help needs none
+    if args.application is None and args.plot not in (None, plot.TERMINAL):
+        # "--plot wrf-d02": the option took the name for its file.
+        args.application, args.plot = args.plot, plot.TERMINAL
+    if args.application is None and args.plot:
+        raise PlotError("which application? 'nimo predict' lists them")
+    settings = command_context.user_settings(args)
+    ask = Ask(op="applications", name=args.application or "", every=bool(args.all))
+    answer = nimod_or_store(
+        settings,
+        lambda: client.exchange(
+            command_context.nimod_socket(args, settings), ask, Applications, TIMEOUT_S
+        ),
+        _stored,
+        store_named=bool(args.store),
+        local=args.local,
+    )
+    few = (answer.left_off or not answer.tables) and not (args.store or args.local)
+    if few and not is_meant(settings()) and may_read_store(settings()):
+        answer = _stored(settings())  # nimod sends a part of the list only
+    tables = answer.tables
+    standings = {(row.level.value, row.key): row for row in answer.standings}
+    if answer.left_off:
+        print(f"nimo: {answer.left_off} more are not shown", file=sys.stderr)
+    if args.user:
+        tables = [t for t in tables if is_own(KeyLevel(t.level), t.key, t.label, args.user)]
+    if args.application is None:
+        listed = (t for t in tables if not names_of(t.label)[1].startswith(LEARNING))
+        _print_list([t for t in listed if args.all or t.level in CURVE_LEVELS], args)
+        return 0
+    matches = [curve_text.within(one) for one in matching_tables(tables, args.application)]
+    if args.plot not in (None, plot.TERMINAL):
+        if len(matches) > 1:
+            keys = ", ".join(f"{table.key} ({table.level})" for table in matches)
+            raise PlotError(f"a file holds one curve; choose one by its key: {keys}")
+        plot.show(_picture(matches[0], args, settings()), args.plot)
+    _print(matches, args, settings, standings)
+    return 0
 
-    return shown_predictions.show(args)
+
+def _stored(config: "Config") -> Applications:
+    with open_store(config) as store:
+        return Applications(tables=load_tables(store), standings=store.standings.all())
+
+
+def _print_list(tables: "Sequence[PredictionTable]", args: argparse.Namespace) -> None:
+    if args.json:
+        print(json_text(tables))
+    elif args.all or args.parsable2:
+        command_context.print_table(curve_text.list_table(tables), args)
+    else:
+        options = command_context.table_options(args)
+        print(curve_screen.list_on_screen(tables, options, width=terminal_width()))
+
+
+def _print(
+    tables: "Sequence[PredictionTable]",
+    args: argparse.Namespace,
+    settings: "Callable[[], Config]",
+    standings: Mapping[tuple[str, str], StandingRow],
+) -> None:
+    energy = Energy() if leaves_out("energy", args.config) else settings().energy
+    if args.json:
+        print(json_text(tables))
+        return
+    if args.parsable2:
+        for one in tables:
+            table = curve_text.curve_table(one, energy, time.time(), every=True)
+            print(table.parsable(command_context.table_options(args)))
+        return
+    shown = tables if args.all else curve_text.each_once(tables)
+    if len(shown) > 1 and not (args.all or args.plot):
+        print(_choice(shown, args))
+        return
+    for number, one in enumerate(shown):
+        text = _text(one, args, energy, standings.get((one.level, one.key)))
+        print("\n" * bool(number) + text)
+        if args.plot == plot.TERMINAL:
+            print()
+            plot.show(_picture(one, args, settings()), plot.TERMINAL)
+
+
+def _text(
+    table: "PredictionTable", args: argparse.Namespace, energy: Energy, standing: StandingRow | None
+) -> str:
+    options, width, now_s = command_context.table_options(args), terminal_width(), time.time()
+    if not (args.all or args.verbose):
+        return curve_screen.on_screen(
+            table, width=width, options=options, energy=energy, now_s=now_s, standing=standing
+        )
+    text = curve_text.render(
+        table,
+        every=args.all,
+        width=width,
+        options=options,
+        verbose=args.verbose,
+        energy=energy,
+        now_s=now_s,
+    )
+    return f"{text}\n{wrapped(curve_text.standing_line(standing), width)}" if standing else text
+
+
+#: Columns by which one of several applications of a name is chosen.
+_TO_CHOOSE = "key,runs,nodes,verdict,details"
+
+
+def _choice(tables: "Sequence[PredictionTable]", args: argparse.Namespace) -> str:
+    """List applications of one name; one of them is chosen by its key."""
+    options = command_context.table_options(args)
+    if not options.form:
+        options = options._replace(form=_TO_CHOOSE)
+    text = curve_screen.list_on_screen(tables, options, width=terminal_width())
+    return f"{len(tables)} applications have this name; name one by its key, or --all.\n\n{text}"
+
+
+def _picture(table: "PredictionTable", args: argparse.Namespace, config: "Config") -> "Picture":
+    from slurm_plugin.reports.picture import of_table  # noqa: PLC0415 - only for --plot
+
+    runs: Sequence[RunRow] = ()
+    with suppress(StoreError):  # nimod's tables are enough for a curve without single runs
+        if args.store or args.local or is_meant(config) or may_read_store(config):
+            with open_store(config) as store:
+                runs = last_runs(store, table)
+    return of_table(table, runs, cluster=config.cluster)

@@ -1,39 +1,19 @@
-"""Delete rows that are older than their retention time, and free the space.
-
-Runs behind prediction tables stay: of each application, on each node count, the 30 newest that
-completed or reached their limit.  So do the runs of decisions that stay.
-"""
+"""``nimo prune``: delete rows that are older than their retention time."""
 
 import argparse
 import json
 import time
-from dataclasses import asdict, fields
+from dataclasses import asdict
 
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.store.rows import Pruned, RetentionTimes
-from slurm_plugin.cli.command_context import Options, load_config
-from slurm_plugin.cli.common_options import whole
+from slurm_plugin.cli.command_context import load_config
+from slurm_plugin.cli.options.prune import TABLES
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import clock, count
 
-EXAMPLE = """\
-  nimo prune --dry-run
-  nimo prune --runs 730 --steps 90 --decisions 365"""
 _DAY_S = 86_400
-_TABLES = [field.name for field in fields(RetentionTimes)]
-
-
-def add_arguments(add: Options) -> None:
-    """Declare the options."""
-    for table in _TABLES:
-        add(
-            f"--{table} DAYS",
-            f"delete {table} after this many days; 0: never (default: the configuration's)",
-            type=whole,
-        )
-    add("--dry-run", "only count the rows that would be deleted")
-    add.shared("json", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
         table: getattr(config.retention, f"{table}_days")
         if getattr(args, table) is None
         else getattr(args, table)
-        for table in _TABLES
+        for table in TABLES
     }
     again = config.ingest.again_days
     for table in ("runs", "steps"):

@@ -1,8 +1,4 @@
-"""Replay the site's history in a simulated scheduler: as users asked, and under the policy.
-
-Run times on other node counts come from the curves of the history.  The policy uses only runs that
-ended before the replay begins.  Nothing is submitted and nothing is stored.
-"""
+"""``nimo replay``: replay your history: as users asked, and under the policy."""
 
 import argparse
 import json
@@ -11,13 +7,11 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack
 from multiprocessing import get_context
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import NimoError
 from sacct_ingest.text.durations import duration_text
 from slurm_plugin.cli import command_context
-from slurm_plugin.cli.common_options import positive, share, whole
 from slurm_plugin.cli.progress import ProgressReport, progress
 from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.config.settings import Config
@@ -34,81 +28,8 @@ if TYPE_CHECKING:
     from slurm_plugin.reports.replay_text import ReplayReport
     from slurm_plugin.text.table_columns import Table
 
-EXAMPLE = """\
-  nimo replay                               # the store, with the settings in force
-  nimo replay --suggest -p batch            # the best price, guard and bystanders
-  nimo replay --load 0.7 --load 0.9 -S now-60days
-  nimo replay --suggest --sort=response_ratio -o price,guard,response_ratio
-  nimo replay --limits -p batch             # is time_limit.soft worth it here?
-  nimo replay --assume 0.5 KTH-SP2.swf.gz   # a log without curves: half of its jobs moldable"""
 _DAY_S = 86400.0
 _ROW = "{:10}  {:>5} {:>9} {:>10} {:>10} {:>10}  {}"
-
-
-def add_arguments(add: command_context.Options) -> None:
-    """Declare the options."""
-    add("files FILE", "saved histories instead of the store", nargs="*", type=Path)
-    add("-S --since TIME", "jobs submitted since this time", type=command_context.moment)
-    add("-E --until TIME", "and before", type=command_context.moment)
-    add("-M --cluster CLUSTER", "jobs of this cluster", default="")
-    add("-p --partition PARTITION", "jobs of this partition", default="")
-    add(
-        "-N --nodes NODES",
-        "nodes of the cluster (default, and 0: by the log's header, or those that jobs name)",
-        type=whole,
-    )
-    add(
-        "--learn SHARE",
-        "share of the history that the policy learns from; the rest is replayed (default: 0.5)",
-        type=share,
-        default=0.5,
-    )
-    add(
-        "--range FACTOR",
-        "moldable jobs may get from 1/FACTOR to FACTOR times their nodes (default: 4)",
-        type=positive,
-        default=4.0,
-    )
-    add(
-        "--adopt SHARE",
-        "share of the moldable jobs that take part: 1 is enforce, less is advise (default: 1)",
-        type=share,
-        default=1.0,
-    )
-    add(
-        "--assume SHARE",
-        "assume made-up curves for this share of all jobs: for logs without curves",
-        type=share,
-    )
-    add("--sjbf", "backfill the shortest jobs first")
-    for name, what in (
-        ("load", "scale the times between submissions to this load"),
-        ("price", "try this policy.price"),
-        ("guard", "try this policy.guard_ratio"),
-    ):
-        add(
-            f"--{name} NUMBER",
-            f"{what}; can be given several times",
-            type=positive,
-            action="append",
-            default=[],
-        )
-    add(
-        "--bystanders",
-        "try this policy.bystanders; can be given several times",
-        choices=[one.value for one in Bystanders],
-        action="append",
-        default=[],
-    )
-    add(
-        "--limits",
-        "what limits to plan with (time_limit.soft) would have given, and whom they cost",
-    )
-    add("--suggest", "search for price, guard and bystanders")
-    add("--seed SEED", "seed of the random draws", type=int, default=1)
-    add("--workers COUNT", "processes; 0: one per core", type=whole, default=0)
-    add("--dask ADDRESS", "replay on a Dask cluster; see nimo fit")
-    add.table_of_store()
 
 
 def tables() -> "list[Table]":

@@ -1,4 +1,4 @@
-"""Show the state of nimod: its tables, the age of its view of the cluster, its answers."""
+"""``nimo status``: show the state of nimod."""
 
 import argparse
 import time
@@ -7,7 +7,7 @@ from itertools import accumulate
 from textwrap import fill
 
 from sacct_ingest.text.durations import duration_range, duration_text
-from slurm_plugin.cli.command_context import Options, load_config
+from slurm_plugin.cli.command_context import load_config
 from slurm_plugin.cli.through_nimod import nimod_or_store
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import Counts, PartitionWait, Refused, Status
@@ -15,15 +15,8 @@ from slurm_plugin.text.formatting import clock, count, percent
 from slurm_plugin.text.streams import json_text
 from slurm_plugin.text.terminal_size import terminal_width
 
-EXAMPLE = "  nimo status\n  nimo status --reload\n  nimo status --json | jq .snapshot_age_s"
 _TIMEOUT_S = 2.0
 _INDENT = " " * 11  #: below the texts of `describe`
-
-
-def add_arguments(add: Options) -> None:
-    """Declare the options."""
-    add("--reload", "make nimod load new tables now")
-    add.shared("json", "config")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,8 +1,4 @@
-"""Serve read-only pages of applications, decisions and replays to browsers, until stopped.
-
-Without a proxy that authenticates, it listens on the loopback or on a Unix socket, and the kernel
-identifies the user.  Users see their own jobs, admins all.  Needs the extra 'web'.
-"""
+"""``nimo web``: serve read-only pages of applications, decisions and replays."""
 
 import argparse
 import threading
@@ -12,7 +8,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from sacct_ingest.errors import NimoError, how_to_install
-from slurm_plugin.cli.command_context import Options, load_config
+from slurm_plugin.cli.command_context import load_config
 from slurm_plugin.config.setting_types import Shown
 from slurm_plugin.config.settings import Config
 from slurm_plugin.doctor import Finding, Installation, nimo_checks
@@ -21,23 +17,8 @@ from slurm_plugin.protocol.status_messages import Waits
 from slurm_plugin.slurm import commands
 from slurm_plugin.store_access import open_store, visibility_for
 
-EXAMPLE = """\
-  nimo web                          # for a proxy, or: ssh -L 8737:/run/nimo-web/web.sock
-  nimo web --listen 127.0.0.1:8737  # http://127.0.0.1:8737/
-  curl --unix-socket /run/nimo-web/web.sock http://localhost/applications"""
-
 _ASK_S = 2.0
 _PATIENCE_S = 0.25  #: for sums of many jobs; then the page says that it takes longer
-
-
-def add_arguments(add: Options) -> None:
-    """Declare the options."""
-    add(
-        "--listen ADDRESS",
-        "[HOST:]PORT or the path of a Unix socket (default: the configuration's web.listen)",
-        default="",
-    )
-    add.shared("store", "config")
 
 
 def run(args: argparse.Namespace) -> int:

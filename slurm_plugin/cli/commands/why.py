@@ -1,15 +1,4 @@
-"""Say why jobs wait and when they start, and explain the decision about a job.
-
-Without a job it is about all of yours that wait.  Of one that waits it says why, by Slurm's own
-reason, the queue and the limits, and when it starts.  Then it explains NIMO's decision: the
-request, the prediction, the choice, and the reason.
-
-Of a job of yours that did not complete it says what happened, with the end of its output, and the
-command that runs it again with more of what it ran out of.
-
-Users see decisions about their own jobs, through nimod.  Root and the owner of the store see all of
-them.
-"""
+"""``nimo why``: say why jobs wait, and explain what was decided about a job."""
 
 import argparse
 import re
@@ -27,7 +16,7 @@ from sacct_ingest.runs.layout import layouts_of_run
 from sacct_ingest.text import admin_comment
 from sacct_ingest.text.hostlist import place_of_index
 from slurm_plugin.cli import own_history
-from slurm_plugin.cli.command_context import Options, load_config
+from slurm_plugin.cli.command_context import load_config
 from slurm_plugin.cli.own_history import is_meant
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.config.settings import Config
@@ -49,28 +38,11 @@ from slurm_plugin.text.terminal_size import terminal_width
 if TYPE_CHECKING:
     from slurm_plugin.reports.pending_text import PendingAnswer
 
-EXAMPLE = """\
-  nimo why
-  nimo why 4711
-  nimo why 4711 --json | jq .decision.reason"""
 
-_JOB = re.compile(r"([0-9]{1,18})(?:_([0-9]{1,10})|[+][0-9]{1,10})?")
 _STATE = re.compile(r"\bJobState=([A-Z_]+)")
 #: Seconds after the one of its submission in which nimod has written a job's decision, and those
 #: about the jobs that were submitted with it.
 _WRITTEN_S = 2.5
-
-
-def add_arguments(add: Options) -> None:
-    """Declare the options."""
-    add(
-        "job JOBID",
-        "id of the job, of an array, or of one of its tasks (default: all yours that wait)",
-        type=_job_id,
-        nargs="?",
-    )
-    add("--apply", "ask which of the changes to make to a job that waits, and make it")
-    add.shared("json", "local", "store", "config")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -320,10 +292,3 @@ def _not_found(job_id: int, explanation: Explanation) -> str:
         f"there is no decision about a job {job_id} that you may see; jobs that scontrol "
         "does not show any more are found once 'nimo ingest' has read the accounting"
     )
-
-
-def _job_id(text: str) -> tuple[int, int | None]:
-    """Read a job id, and a task's index: it was decided about with its array."""
-    if found := _JOB.fullmatch(text):
-        return int(found[1]), int(found[2]) if found[2] else None
-    raise argparse.ArgumentTypeError(f"{text!r} is not a job id, such as 4711 or 4711_3")

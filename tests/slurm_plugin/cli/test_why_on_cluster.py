@@ -106,6 +106,7 @@ STATES = {
 #: patience, since slurmctld takes longer on a busy machine.
 AS_USER = """\
 import os, pwd, sys
+import slurm_plugin.cli.options.why
 import slurm_plugin.cli.commands.why, slurm_plugin.cli.waiting_jobs, slurm_plugin.config.loader
 import slurm_plugin.cli.slurm_estimates, slurm_plugin.config.settings, slurm_plugin.nimod.client
 import slurm_plugin.cli.own_history, encodings.idna, hashlib, json, zoneinfo, concurrent.futures

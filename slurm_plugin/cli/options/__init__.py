@@ -1,0 +1,1 @@
+"""Help and options of each command of ``nimo``, a module each, which loads nothing heavy."""

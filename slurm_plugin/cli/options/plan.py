@@ -1,0 +1,35 @@
+"""Plan a workflow: where each task runs, on how many nodes, and where its data goes.
+
+It prints the best plan, alternatives, and the command lines of sbatch; --submit submits them.
+The exit status is 4 where no plan meets the deadline.
+"""
+
+from pathlib import Path
+
+from slurm_plugin.cli.command_context import Options, moment
+
+EXAMPLE = """\
+  nimo lab plan workflow.yaml
+  nimo lab plan --deadline now+2hours workflow.yaml
+  nimo lab plan --submit --follow workflow.yaml
+  nimo lab plan --follow workflow.yaml           # go on with one that was submitted"""
+
+
+def add_arguments(add: Options) -> None:
+    """Declare the options."""
+    add("workflow WORKFLOW", "YAML file", type=Path)
+    add("--deadline TIME", "time by which all tasks must have ended", type=moment)
+    add("--confidence SHARE", "probability of meeting the deadline (default: 0.95)", default=0.95)
+    add("--submit", "submit the first plan")
+    add("--dry-run", "only print the plans (the default)")
+    add("--follow", "follow the jobs, print progress")
+    add("--fixed", "follow the plan without changing it")
+    add(
+        "--slip S",
+        "allowed difference from the plan, besides a tenth of a step's time (%(default)g s)",
+        default=30.0,
+    )
+    add("--hard", "let Slurm end jobs that will miss the deadline")
+    add("--empty", "plan for idle clusters, without asking Slurm")
+    add("--interval S", "seconds between two queries of the queue (default: 10)", default=10.0)
+    add.shared("json", "store", "config")
