@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from predictor.application.request import for_request
+from predictor.prediction_table import PredictionTable
 from predictor.table import at, covers
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
-from predictor.types import PredictionTable
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import RunRow
 

@@ -20,7 +20,8 @@ from scipy.optimize import nnls
 from predictor.checks import need_nodes
 from predictor.curves.reliability import Uncertainty, around, measure
 from predictor.models.base import need, register
-from predictor.types import Curve, Point, Prediction, Problem
+from predictor.problems import Problem
+from predictor.types import Curve, Point, Prediction
 
 Floats = NDArray[np.float64]
 

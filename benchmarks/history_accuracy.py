@@ -34,12 +34,12 @@ from _sharpness import FEWEST, LAST, Quantiles, empirical, figures, of_table
 from predictor.level.backtest import around_of
 from predictor.level.experts import AROUND
 from predictor.level.record import Record, RecordEntry, pooled, pooled_errors
+from predictor.prediction_table import PredictionTable
 from predictor.table import at, covers, encode, for_limit, verdict_at
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.samples import samples_of
 from predictor.tables.settings import TableSettings
-from predictor.types import PredictionTable
 from sacct_ingest.errors import FormatError
 from sacct_ingest.job_run import JobRun
 from sacct_ingest.records import CURVE_LEVELS, Identity, JobState, KeyLevel

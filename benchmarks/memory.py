@@ -28,11 +28,11 @@ import _bench
 import numpy as np
 
 from predictor.level.record import Record
+from predictor.prediction_table import PredictionTable
 from predictor.table import encode
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
-from predictor.types import PredictionTable
 from sacct_ingest.job_run import JobRun
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.runs.input_sizes import sizes_of, to_text

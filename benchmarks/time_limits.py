@@ -29,10 +29,11 @@ from _logs import Job, in_order, load
 
 from predictor.level.experts import RunRequest
 from predictor.level.record import built_in
+from predictor.prediction_table import PredictionTable
 from predictor.table import covers, quantile, verdict_at
 from predictor.tables.build import IdentityRuns, tabulate
 from predictor.tables.settings import TableSettings
-from predictor.types import PredictionTable, Verdict
+from predictor.types import Verdict
 from sacct_ingest.errors import FormatError
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import RunRow

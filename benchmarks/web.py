@@ -27,8 +27,9 @@ from typing import Any
 import _bench
 from report import fill
 
+from predictor.prediction_table import PredictionTable
 from predictor.refit import row_of
-from predictor.types import Point, PredictionTable, Verdict
+from predictor.types import Point, Verdict
 from sacct_ingest.store import FitRow, Store
 from slurm_plugin.reports.curve_text import list_table
 from slurm_plugin.store_access import load_tables

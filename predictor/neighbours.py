@@ -33,8 +33,9 @@ from zlib import crc32
 import msgspec
 
 from predictor.checks import need_share
+from predictor.prediction_table import PredictionTable
 from predictor.table import table_of
-from predictor.types import HISTORY, Prediction, PredictionTable, Verdict
+from predictor.types import HISTORY, Prediction, Verdict
 from sacct_ingest.records import KeyLevel, Says
 from sacct_ingest.runs.evidence import evidence_of
 from sacct_ingest.store.rows import RunRow

@@ -39,6 +39,7 @@ from predictor.level.record import (
 from predictor.neighbours import MOST_JOBS, collect
 from predictor.node_types import sums
 from predictor.node_types.sums import decode as decode_sums
+from predictor.prediction_table import PredictionTable
 from predictor.sample import Sample
 from predictor.table import encode as encode_table
 from predictor.table import models_version, within_cluster, without_ended_runs
@@ -48,7 +49,7 @@ from predictor.tables.resource_use import node_cpus, node_gpus
 from predictor.tables.run_facts import owner_of
 from predictor.tables.samples import samples_of
 from predictor.tables.settings import TableSettings
-from predictor.types import HISTORY, PredictionTable, Verdict
+from predictor.types import HISTORY, Verdict
 from predictor.waits.backtest import node_names
 from predictor.waits.history import NEWEST, queue_past
 from predictor.waits.workload import encode as encode_past

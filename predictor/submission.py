@@ -8,8 +8,9 @@ from math import copysign, exp, hypot, log
 from statistics import NormalDist
 from typing import TypeVar
 
+from predictor.prediction_table import AtLimit, ByType, PredictionTable
+from predictor.problems import problem
 from predictor.table import doubtful
-from predictor.types import AtLimit, ByType, PredictionTable, problem
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.input_sizes import NAMES as INPUT_SIZES
 from sacct_ingest.scripts.engines import folder_template

@@ -17,19 +17,11 @@ import msgspec
 
 import sacct_ingest
 from predictor.checks import need_finite, need_share
-from predictor.types import (
-    UNBOUNDED,
-    ByType,
-    Memory,
-    Part,
-    Point,
-    Prediction,
-    PredictionTable,
-    Problem,
-    Starts,
-    Verdict,
-    problem,
-)
+from predictor.facts import Starts
+from predictor.memory import UNBOUNDED, Memory
+from predictor.prediction_table import ByType, Part, PredictionTable
+from predictor.problems import Problem, problem
+from predictor.types import Point, Prediction, Verdict
 from sacct_ingest.records import PART
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.runs.submission import JobKind

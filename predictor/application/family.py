@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from predictor.sample import Sample
-from predictor.types import Form, SizeTerm, Surface
+from predictor.sizes import Form, SizeTerm, Surface
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]

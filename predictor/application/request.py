@@ -11,8 +11,13 @@ from math import ceil, comb, copysign, exp, hypot, log, log2, sqrt
 from statistics import NormalDist, fmean, median
 
 from predictor import table as tables
-from predictor import types
+from predictor.change import AskedRange, Change
 from predictor.checks import need_nodes
+from predictor.facts import Longest, Starts
+from predictor.memory import Memory, MemoryNeed
+from predictor.prediction_table import PredictionTable, Tail
+from predictor.problems import problem
+from predictor.types import Point, Verdict
 
 _CACHED = 1024
 #: Doublings from the count asked for to which a change is said.
@@ -37,7 +42,7 @@ NORMAL = tuple(_NORMAL.inv_cdf((i + 0.5) / DRAWS) for i in range(DRAWS))
 _STRIDE = 17
 
 
-def log_ratios(change: types.Change, asked: int, counts: Sequence[int]) -> list[tuple[float, ...]]:
+def log_ratios(change: Change, asked: int, counts: Sequence[int]) -> list[tuple[float, ...]]:
     """Log of T(n)/T(asked) of one problem on each of ``counts``, one value for each path.
 
     Raises ValueError: a count is no whole number of 1 or more.
@@ -48,7 +53,7 @@ def log_ratios(change: types.Change, asked: int, counts: Sequence[int]) -> list[
     return [tuple((there - one) / 1000 for one, there in pairs) for pairs in each]
 
 
-def _along(change: types.Change, asked: int, nodes: int) -> list[float]:
+def _along(change: Change, asked: int, nodes: int) -> list[float]:
     """Value of each path at a count."""
     spots = {one: _spot(change.doublings, nodes / (one or asked)) for one in {*change.references}}
     placed = (
@@ -65,7 +70,7 @@ def _spot(knots: tuple[float, ...], ratio: float) -> tuple[int, float]:
 
 
 @lru_cache(maxsize=4 * _CACHED)
-def ratios(table: types.PredictionTable, counts: tuple[int, ...]) -> tuple[tuple[float, ...], ...]:
+def ratios(table: PredictionTable, counts: tuple[int, ...]) -> tuple[tuple[float, ...], ...]:
     """T(n)/T(asked) of the job that a table is for on each of ``counts``, as equally likely values.
 
     A table that says nothing of a change is taken at its word, as sure as it is.
@@ -85,7 +90,7 @@ def ratios(table: types.PredictionTable, counts: tuple[int, ...]) -> tuple[tuple
 
 
 @lru_cache(maxsize=_CACHED)
-def levels(table: types.PredictionTable) -> tuple[float, ...]:
+def levels(table: PredictionTable) -> tuple[float, ...]:
     """Run time on the count asked for, as equally likely values in the order of `ratios`.
 
     They are drawn apart from the change: a large value of one meets each of the other.
@@ -99,8 +104,8 @@ def levels(table: types.PredictionTable) -> tuple[float, ...]:
 
 @lru_cache(maxsize=_CACHED)
 def for_request(
-    table: types.PredictionTable, asked: int, given: tuple[int, int] = (0, 0)
-) -> types.PredictionTable:
+    table: PredictionTable, asked: int, given: tuple[int, int] = (0, 0)
+) -> PredictionTable:
     """Table of one job on each count; the same one where that is done, or nothing is known of it.
 
     A count that no job asked for has its level from the nearest one, and is doubtful at best.
@@ -128,9 +133,7 @@ def for_request(
     return _undecided(replace(job, memory=memory), change, level)
 
 
-def _undecided(
-    job: types.PredictionTable, change: types.Change, level: int
-) -> types.PredictionTable:
+def _undecided(job: PredictionTable, change: Change, level: int) -> PredictionTable:
     """Mark a table as undecided where the hypotheses disagree on a node count that was run.
 
     The problem names the cheapest run that decides between them.
@@ -146,17 +149,17 @@ def _undecided(
     # The cheapest: the nearest smaller count, or else the nearest larger one.
     fewer = [n for n in doubtful if n < job.asked]
     cheapest = max(fewer) if fewer else min(doubtful)
-    problem = types.problem("undecided", cheapest, where=job.unit.counted(cheapest))
-    verdict = tables.worse(job.verdict, types.Verdict.DOUBTFUL)
+    undecided = problem("undecided", cheapest, where=job.unit.counted(cheapest))
+    verdict = tables.worse(job.verdict, Verdict.DOUBTFUL)
     # That no job asked for its count is said first.
     never = [one for one in job.problems if one.name == "not_run"]
     others = [one for one in job.problems if one.name != "not_run"]
-    return replace(job, verdict=verdict, problems=(*never, problem, *others))
+    return replace(job, verdict=verdict, problems=(*never, undecided, *others))
 
 
 def _of_one_problem(
-    table: types.PredictionTable, change: types.Change, asked: int, level: int, ran: Collection[int]
-) -> types.PredictionTable:
+    table: PredictionTable, change: Change, asked: int, level: int, ran: Collection[int]
+) -> PredictionTable:
     """Table of a job whose problem is that of all runs: rows are what was measured.
 
     A count that was not run follows from the nearest one that was.  Between two that were its run
@@ -189,14 +192,14 @@ def _of_one_problem(
 
 
 def _of_its_own_problem(
-    table: types.PredictionTable,
-    change: types.Change,
+    table: PredictionTable,
+    change: Change,
     asked: int,
     level: int,
     ran: Collection[int],
     *,
     never: bool,
-) -> types.PredictionTable:
+) -> PredictionTable:
     """Table of a job whose problem is that of the jobs that asked for as many.
 
     level: count whose runs it is like.
@@ -227,13 +230,13 @@ def _of_its_own_problem(
     if never:
         near = min(counts, key=lambda n: abs(log(n / asked)))
         where = f"{asked} {table.unit.plural}"
-        return tables.doubtful(job, [types.problem("not_run", asked, where=where, near=near)])
+        return tables.doubtful(job, [problem("not_run", asked, where=where, near=near)])
     return job
 
 
-def _verdict(here: types.Verdict, *, sure: bool) -> types.Verdict:
+def _verdict(here: Verdict, *, sure: bool) -> Verdict:
     """Verdict on a changed count: doubtful at best where the change is not sure."""
-    return here if sure else tables.worse(here, types.Verdict.DOUBTFUL)
+    return here if sure else tables.worse(here, Verdict.DOUBTFUL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,11 +250,11 @@ class _Row:
     curve_sd: float
     tails_s: tuple[float, ...]
     longest_s: float
-    starts: types.Starts | None
+    starts: Starts | None
     sure: bool = True  #: nine in ten changes are within a fifth
 
     @classmethod
-    def of_table(cls, table: types.PredictionTable, nodes: int) -> "_Row":
+    def of_table(cls, table: PredictionTable, nodes: int) -> "_Row":
         """Give what a table says of jobs that ask for a count."""
         here = tables.at(table, nodes)
         return cls(
@@ -268,8 +271,8 @@ class _Row:
     @classmethod
     def changed(
         cls,
-        table: types.PredictionTable,
-        change: types.Change,
+        table: PredictionTable,
+        change: Change,
         level: int,
         nodes: int,
         asked: int,
@@ -314,7 +317,7 @@ class _Row:
         """Ratio of the ends of the interval."""
         return self.high_s / self.low_s
 
-    def on_curve(self, table: types.PredictionTable) -> "_Row":
+    def on_curve(self, table: PredictionTable) -> "_Row":
         """Give the row with the run time of the table, and its own share about that."""
         here = tables.at(table, self.nodes)
         share = here.time_s / self.time_s
@@ -330,7 +333,7 @@ class _Row:
         )
 
 
-def _changes(change: types.Change, level: int, nodes: int, asked: int) -> list[float]:
+def _changes(change: Change, level: int, nodes: int, asked: int) -> list[float]:
     """Log of T(nodes)/T(level) on each path, rising.
 
     asked: count that paths without a reference of their own count from.
@@ -392,27 +395,25 @@ def _bernstein(last: int, share: float) -> tuple[float, ...]:
     )
 
 
-def _is_sure(logs: Sequence[float], table: types.PredictionTable) -> bool:
+def _is_sure(logs: Sequence[float], table: PredictionTable) -> bool:
     """Whether nine in ten changes are within a fifth; logs: of each path, rising."""
     beyond = (1 - table.confidence) / 2
     return _quantile(logs, 1 - beyond) - _quantile(logs, beyond) <= 2 * _SURE
 
 
-def _tails(table: types.PredictionTable, nodes: int) -> list[float]:
+def _tails(table: PredictionTable, nodes: int) -> list[float]:
     """Run time of each tail of a table on a count."""
     high_s = tables.at(table, nodes).high_s
     return [tables.quantile(table, nodes, tail.share) or high_s for tail in table.tails]
 
 
-def _counts(table: types.PredictionTable, asked: int, level: int) -> list[int]:
+def _counts(table: PredictionTable, asked: int, level: int) -> list[int]:
     """List the counts of a job's table: those of the table, and half doublings around the level."""
     around = {max(round(level * 2 ** (k / 2)), 1) for k in range(-2 * REACH, _STEPS_UP + 1)}
     return sorted(n for n in {*table.nodes, asked, *around} if abs(log2(n / level)) <= REACH)
 
 
-def _with_rows(
-    table: types.PredictionTable, asked: int, rows: Sequence[_Row]
-) -> types.PredictionTable:
+def _with_rows(table: PredictionTable, asked: int, rows: Sequence[_Row]) -> PredictionTable:
     """Table of one job with these rows."""
     nodes = [row.nodes for row in rows]
     times = [row.time_s for row in rows]
@@ -426,23 +427,23 @@ def _with_rows(
         high_s=tuple(tables.round_time(row.high_s) for row in rows),
         curve_sd=tuple(tables.round_time(row.curve_sd) for row in rows),
         tails=tuple(
-            types.Tail(tail.share, tuple(map(tables.round_time, column)))
+            Tail(tail.share, tuple(map(tables.round_time, column)))
             for tail, column in zip(table.tails, columns, strict=False)
         ),
         at_limits=(),
-        longest=tuple(types.Longest(row.nodes, row.longest_s) for row in rows),
+        longest=tuple(Longest(row.nodes, row.longest_s) for row in rows),
         starts=tuple(row.starts for row in rows if row.starts is not None),
         knee=_best(nodes, [n * t * t for n, t in zip(nodes, times, strict=True)]),
         max_useful=_best(nodes, [max(t, min(times) * 1.01) for t in times]),
     )
 
 
-def usual(table: types.PredictionTable) -> types.Point | None:
+def usual(table: PredictionTable) -> Point | None:
     """Find the count of most runs, the largest of these; None: there is no finished run."""
     return max(table.observed, key=lambda one: (one.repeats, one.nodes), default=None)
 
 
-def of_usual_job(table: types.PredictionTable) -> types.PredictionTable:
+def of_usual_job(table: PredictionTable) -> PredictionTable:
     """Table of one job that asks for the count of most runs, on the counts of the table.
 
     The same one where there is no run, or nothing is known of a change.
@@ -462,12 +463,12 @@ def _spread(logs: Sequence[float]) -> float:
     return sqrt(fmean([(one - mean) ** 2 for one in logs]))
 
 
-def range_of(change: types.Change, given: tuple[int, int]) -> types.AskedRange | None:
+def range_of(change: Change, given: tuple[int, int]) -> AskedRange | None:
     """Find the runs whose users asked for the same range; None: there are none."""
     return next((one for one in change.ranges if (one.low, one.high) == given), None)
 
 
-def counts_run(table: types.PredictionTable, given: tuple[int, int] = (0, 0)) -> tuple[int, ...]:
+def counts_run(table: PredictionTable, given: tuple[int, int] = (0, 0)) -> tuple[int, ...]:
     """List the counts on which the problem of one job was run, rising: what "observed" means.
 
     table: that of one job (`for_request`), or of jobs as they were asked for.
@@ -486,7 +487,7 @@ def counts_run(table: types.PredictionTable, given: tuple[int, int] = (0, 0)) ->
     return tuple(sorted(n for n in ran if tables.covers(table, n)))
 
 
-def _at_asked(memory: tuple[types.Memory, ...], asked: int) -> tuple[types.Memory, ...]:
+def _at_asked(memory: tuple[Memory, ...], asked: int) -> tuple[Memory, ...]:
     """Memory of a node on the count asked for, by the nearest one that was run.
 
     Runs on other counts had other problems: what this one needs of fewer nodes follows from its
@@ -495,26 +496,26 @@ def _at_asked(memory: tuple[types.Memory, ...], asked: int) -> tuple[types.Memor
     if not memory:
         return ()
     near = min(memory, key=lambda one: abs(log(one.nodes / asked)))
-    return (types.Memory(asked, ceil(near.mem_bytes * tables.shared_out(near.nodes, asked))),)
+    return (Memory(asked, ceil(near.mem_bytes * tables.shared_out(near.nodes, asked))),)
 
 
-def _on(need: types.MemoryNeed, asked: int) -> types.MemoryNeed:
+def _on(need: MemoryNeed, asked: int) -> MemoryNeed:
     """Need of memory on one count alone."""
     high = tuple(one for one in need.high if one.nodes == asked)
     return replace(need, high=high, given=tuple(one for one in need.given if one.nodes == asked))
 
 
-def _needed(need: types.MemoryNeed, nodes: Sequence[int]) -> types.MemoryNeed:
+def _needed(need: MemoryNeed, nodes: Sequence[int]) -> MemoryNeed:
     """Need of memory on each count: as measured there, or as fewer nodes share out the nearest."""
 
-    def shared(own: tuple[types.Memory, ...]) -> tuple[types.Memory, ...]:
+    def shared(own: tuple[Memory, ...]) -> tuple[Memory, ...]:
         if not own:
             return ()
         rows = []
         for n in nodes:
             near = min(own, key=lambda one: abs(log(one.nodes / n)))
             need_bytes = ceil(near.mem_bytes * tables.shared_out(near.nodes, n))
-            rows.append(types.Memory(n, need_bytes))
+            rows.append(Memory(n, need_bytes))
         return tuple(rows)
 
     return replace(need, high=shared(need.high), given=shared(need.given))

@@ -26,16 +26,11 @@ from typing import TypeVar
 
 from predictor import table as tables
 from predictor.application.request import DRAWS, NORMAL, REACH
-from predictor.types import (
-    ByType,
-    Change,
-    PredictionTable,
-    SizeTerm,
-    Starts,
-    Surface,
-    Tail,
-    problem,
-)
+from predictor.change import Change
+from predictor.facts import Starts
+from predictor.prediction_table import ByType, PredictionTable, Tail
+from predictor.problems import problem
+from predictor.sizes import SizeTerm, Surface
 from sacct_ingest.runs.layout import Each, Unit
 
 _CACHED = 1024

@@ -26,9 +26,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.problems import Problem, problem
 from predictor.product_limit import ProductLimit
 from predictor.sample import Sample
-from predictor.types import Curve, Drift, Point, Problem, problem
+from predictor.types import Curve, Drift, Point
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]

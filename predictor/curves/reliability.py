@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from predictor.checks import need_finite, need_nodes, need_positive, need_share
-from predictor.types import Curve, Point, Prediction, Problem, Verdict, problem
+from predictor.problems import Problem, problem
+from predictor.types import Curve, Point, Prediction, Verdict
 
 Floats = NDArray[np.float64]
 

@@ -20,7 +20,8 @@ from statistics import fmean, linear_regression, median
 
 from predictor.checks import LARGEST, SMALLEST, need_finite, need_positive
 from predictor.forecasts.forecasters import Bank
-from predictor.types import Problem, Verdict, problem
+from predictor.problems import Problem, problem
+from predictor.types import Verdict
 from sacct_ingest.records import Probe, Resource
 
 #: Lengths of the running window that are tried: the paper found errors flat from 8 to 20 pairs.

@@ -18,8 +18,8 @@ from predictor.level.calibration import BacktestSettings, Calibrator, JudgedPred
 from predictor.level.distribution import WINDOW
 from predictor.level.experts import AROUND, MIXED, Around, CurveAt, Experts, Guesses, RunRequest
 from predictor.models import base
+from predictor.prediction_table import Recorded
 from predictor.sample import Sample
-from predictor.types import Recorded
 
 
 class ExpertPanel:

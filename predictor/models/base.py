@@ -12,7 +12,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from predictor.types import Curve, Prediction, Problem
+from predictor.problems import Problem
+from predictor.types import Curve, Prediction
 from sacct_ingest.errors import ConfigError
 
 

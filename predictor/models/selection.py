@@ -20,7 +20,8 @@ from predictor.curves.reliability import ReliabilitySettings, belongs
 from predictor.models import base
 from predictor.models.adept import Adept, AdeptFit
 from predictor.models.two_sizes import translation_of
-from predictor.types import Curve, Prediction, Problem, Verdict, problem
+from predictor.problems import Problem, problem
+from predictor.types import Curve, Prediction, Verdict
 from sacct_ingest.text.durations import duration_text
 
 MIN_POINTS = 3

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from predictor.checks import comparable, need_share
 from predictor.models.base import FittedModel, create, need, quantiles, register
-from predictor.types import Curve, Point, Prediction, Problem
+from predictor.problems import Problem
+from predictor.types import Curve, Point, Prediction
 
 Floats = NDArray[np.float64]
 #: Terms of the parabola, and the spread of log run time that observations have at least.

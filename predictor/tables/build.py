@@ -11,13 +11,16 @@ from functools import lru_cache
 from math import exp, log
 from statistics import NormalDist
 
-from predictor import types
 from predictor.curves.from_runs import OtherSizes, build
+from predictor.facts import NodePower
 from predictor.level import backtest
 from predictor.level.calibration import JudgedPrediction
 from predictor.level.experts import AROUND
 from predictor.level.record import Record
+from predictor.memory import UNBOUNDED
 from predictor.models import selection
+from predictor.prediction_table import AtLimit, PredictionTable, Tail
+from predictor.problems import Problem, problem
 from predictor.sample import Sample
 from predictor.table import doubtful, of_kind, round_time, table_of
 from predictor.tables import run_facts as facts
@@ -29,6 +32,7 @@ from predictor.tables.resource_use import had_whole_nodes, node_power, resource_
 from predictor.tables.samples import ended_runs, samples_of
 from predictor.tables.settings import TableSettings
 from predictor.tables.starts import with_starts
+from predictor.types import HISTORY, Curve, Point, Prediction, Verdict
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.store.rows import RunRow
 
@@ -55,7 +59,7 @@ def tabulate(
     sums: SumsByType | None = None,
     record: Record | None = None,
     others: OtherSizes | None = None,
-) -> types.PredictionTable | None:
+) -> PredictionTable | None:
     """Table of one identity, or None where nothing can be said.
 
     sums: aprof's sums over the identity's runs, by node type.
@@ -88,7 +92,7 @@ def tabulate(
             ),
         )
     if table is None:
-        drawn = _drawn(tuple(own), settings.curve) if curve else types.Curve(())
+        drawn = _drawn(tuple(own), settings.curve) if curve else Curve(())
         if others is not None and drawn.points:
             # Few node counts make a curve together with the runs of other second sizes.
             drawn = others.curve(drawn, settings.curve)
@@ -108,8 +112,8 @@ def tabulate(
 
 
 def _with_record(
-    table: types.PredictionTable, record: Record, rows: Sequence[RunRow], *, same: bool
-) -> types.PredictionTable:
+    table: PredictionTable, record: Record, rows: Sequence[RunRow], *, same: bool
+) -> PredictionTable:
     """Table with what became of its predictions."""
     several = mixed(record, rows[-1].name, rows) if same else ()
     held = backtest.recorded(record)
@@ -157,7 +161,7 @@ def _of_level(level: KeyLevel, rows: Sequence[RunRow], settings: TableSettings) 
 
 def mixture(
     runs: IdentityRuns, settings: TableSettings, *, record: Record
-) -> types.PredictionTable | None:
+) -> PredictionTable | None:
     """Table of runs that are not one curve: a history; parameters of `tabulate`."""
     own = samples_of(runs.rows)
     finished = sum(not run.censored for run in own)
@@ -169,19 +173,19 @@ def mixture(
     return _described(table, runs, settings, finished)
 
 
-def unfinished(runs: IdentityRuns) -> types.PredictionTable | None:
+def unfinished(runs: IdentityRuns) -> PredictionTable | None:
     """Table without a node count, of a command whose runs all failed or were cut short."""
     level, endings = runs.level, facts.endings_of(runs.rows)
     if level not in CURVE_LEVELS or not endings or facts.ending_problem(endings) is None:
         return None
-    nothing = table_of([], (types.Verdict.REFUSED,), TableSettings().confidence)
-    empty = replace(nothing, verdicts=(), model=types.HISTORY)
+    nothing = table_of([], (Verdict.REFUSED,), TableSettings().confidence)
+    empty = replace(nothing, verdicts=(), model=HISTORY)
     return _described(empty, runs, TableSettings(), 0)
 
 
 def _described(
-    table: types.PredictionTable, runs: IdentityRuns, settings: TableSettings, finished: int
-) -> types.PredictionTable:
+    table: PredictionTable, runs: IdentityRuns, settings: TableSettings, finished: int
+) -> PredictionTable:
     level, rows = runs.level, runs.had or runs.rows
     memory, endings = facts.memory_of(rows), facts.endings_of(rows)
     if (failed := facts.failed_steps_problem(rows)) is not None:
@@ -190,7 +194,7 @@ def _described(
     measured = [row for row in rows if row.node_watts is not None]
     whole = [row for row in measured if had_whole_nodes(row, settings.node_cpus)]
 
-    def power(node_type: str) -> types.NodePower | None:
+    def power(node_type: str) -> NodePower | None:
         return node_power(row for row in whole if node_type in ("", row.node_type))
 
     kind, to_limit = kind_of_runs(rows)
@@ -206,9 +210,7 @@ def _described(
         key=runs.key,
         label=facts.label_of(level, runs.key, rows),
         runs=finished,
-        mem_node_bytes=max(
-            (m.mem_bytes for m in memory if m.mem_bytes < types.UNBOUNDED), default=None
-        ),
+        mem_node_bytes=max((m.mem_bytes for m in memory if m.mem_bytes < UNBOUNDED), default=None),
         memory=memory,
         need=memory_need(rows, margin=settings.memory_margin, sized=level is not KeyLevel.USER),
         uses=resource_uses(rows),
@@ -228,7 +230,7 @@ def _described(
 
 def history_table(
     runs: Sequence[Sample], level: KeyLevel, settings: TableSettings, record: Record
-) -> types.PredictionTable:
+) -> PredictionTable:
     """Table of run times on node counts that were run; of one application on counts around, too.
 
     record: what became of earlier predictions.
@@ -243,7 +245,7 @@ def history_table(
     nodes = _around(ran, settings) if same else ran
     judged = [now.judge(n) for n in nodes]
     by = "the user" if level is KeyLevel.USER else "user and job name"
-    problems = _no_curve(ran) if same else (types.problem("no_identity", by=by),)
+    problems = _no_curve(ran) if same else (problem("no_identity", by=by),)
     rows = list(zip(judged, nodes, strict=True))
     predictions = [to_prediction(one, n, settings.confidence) for one, n in rows]
     # Time limits, the newest first; none if there is only one.
@@ -254,10 +256,10 @@ def history_table(
             tuple(_of_count(now, one, counts[n], same=same) for one, n in rows),
             settings.confidence,
         ),
-        model=types.HISTORY,
+        model=HISTORY,
         problems=problems,
         observed=tuple(
-            types.Point(n, round_time(exp(one.log_s)), counts[n]) for one, n in rows if counts[n]
+            Point(n, round_time(exp(one.log_s)), counts[n]) for one, n in rows if counts[n]
         ),
         tails=_tails(predictions, runs, settings) if same else (),
         at_limits=tuple(
@@ -268,8 +270,8 @@ def history_table(
 
 
 def _tails(
-    predictions: Sequence[types.Prediction], runs: Sequence[Sample], settings: TableSettings
-) -> tuple[types.Tail, ...]:
+    predictions: Sequence[Prediction], runs: Sequence[Sample], settings: TableSettings
+) -> tuple[Tail, ...]:
     """High quantiles of a history: logs are normal above the median, as wide as the interval."""
     shares = tuple(sorted(set(settings.tails)))
     normal = NormalDist()
@@ -293,22 +295,22 @@ def _around(ran: Sequence[int], settings: TableSettings) -> list[int]:
 
 def _of_count(
     now: backtest.NextRun, judged: JudgedPrediction, repeats: int, *, same: bool
-) -> types.Verdict:
+) -> Verdict:
     """Verdict on a count of a history: runs there and the record have to speak for it."""
     if repeats < 2:
-        return types.Verdict.REFUSED
+        return Verdict.REFUSED
     if (
         same
         and repeats >= REPEATS
         and now.calibrator.evident(judged)
         and now.calibrator.reliable(judged)
     ):
-        return types.Verdict.RELIABLE
-    return types.Verdict.DOUBTFUL
+        return Verdict.RELIABLE
+    return Verdict.DOUBTFUL
 
 
-def _at_limit(limit_s: float, judged: Sequence[JudgedPrediction]) -> types.AtLimit:
-    return types.AtLimit(
+def _at_limit(limit_s: float, judged: Sequence[JudgedPrediction]) -> AtLimit:
+    return AtLimit(
         limit_s,
         tuple(round_time(exp(one.log_s)) for one in judged),
         tuple(round_time(exp(one.low)) for one in judged),
@@ -316,7 +318,7 @@ def _at_limit(limit_s: float, judged: Sequence[JudgedPrediction]) -> types.AtLim
     )
 
 
-def _no_curve(ran: Sequence[int]) -> tuple[types.Problem, ...]:
+def _no_curve(ran: Sequence[int]) -> tuple[Problem, ...]:
     """One count asks for twice as many; two ask for the same step once more, or between them.
 
     Of more than two the runs make no curve for another reason, such as several layouts.
@@ -330,4 +332,4 @@ def _no_curve(ran: Sequence[int]) -> tuple[types.Problem, ...]:
     else:
         observe = max(2 * ran[1], 4 * ran[0])
     counts = f"{' and '.join(map(str, ran))} {'node' if ran == [1] else 'nodes'}"
-    return (types.problem("no_curve", observe, counts=counts, least=selection.MIN_POINTS),)
+    return (problem("no_curve", observe, counts=counts, least=selection.MIN_POINTS),)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
-from predictor.types import ToLimit
+from predictor.facts import ToLimit
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.store.rows import RunRow

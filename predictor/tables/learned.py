@@ -17,7 +17,8 @@ from scipy.optimize import nnls
 
 from predictor.occupancy.application_model import OccupancyModel, Sample, occupancies
 from predictor.occupancy.data_flow import EvidenceModel
-from predictor.types import Form, Part, SizeTerm, Surface
+from predictor.prediction_table import Part
+from predictor.sizes import Form, SizeTerm, Surface
 from sacct_ingest.records import LEARNING
 from sacct_ingest.runs.layout import Layout
 from sacct_ingest.runs.submission import MEMORY, SIZE

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from predictor.application.sizes import shared_numbers
 from predictor.checks import need_finite, need_positive
-from predictor.types import Memory, MemoryNeed, MemoryTerm
+from predictor.memory import Memory, MemoryNeed, MemoryTerm
 from sacct_ingest.records import Says
 from sacct_ingest.runs.evidence import evidence_of, node_memory, node_need
 from sacct_ingest.store.rows import RunRow

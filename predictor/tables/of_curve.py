@@ -28,10 +28,12 @@ from predictor.level.experts import Around
 from predictor.level.record import ENOUGH, OWN, Record
 from predictor.models import base, selection
 from predictor.models.selection import Choice
+from predictor.prediction_table import PredictionTable, Tail
+from predictor.problems import Problem, problem
 from predictor.sample import Sample
 from predictor.table import BY_TRUST, round_time, table_of, worse
 from predictor.tables.settings import TableSettings
-from predictor.types import Curve, Prediction, PredictionTable, Problem, Tail, Verdict, problem
+from predictor.types import Curve, Prediction, Verdict
 from sacct_ingest.records import JobState
 from sacct_ingest.store.rows import RunRow
 from sacct_ingest.text.durations import duration_text

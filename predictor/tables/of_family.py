@@ -15,8 +15,9 @@ from statistics import NormalDist, fmean, median
 from predictor.application.family import Family
 from predictor.application.surface import DOUBLED_SD, OWN_RUNS, at_references, best_of, changed_by
 from predictor.checks import need_finite, need_share
+from predictor.prediction_table import ByType, PredictionTable, Tail
 from predictor.table import at, round_time
-from predictor.types import ByType, Prediction, PredictionTable, Tail, Verdict
+from predictor.types import Prediction, Verdict
 from sacct_ingest.store.rows import RunRow
 
 #: Counts of runs from which on a surface says what other counts do.

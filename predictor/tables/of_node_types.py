@@ -29,22 +29,14 @@ from predictor.node_types.ratios import (
     ratio_at,
 )
 from predictor.node_types.recognition import NodeType
+from predictor.prediction_table import ByType, PredictionTable, Tail
+from predictor.problems import Problem, problem
 from predictor.sample import Sample
 from predictor.table import at, covers, doubtful, quantile, round_time, verdict_at, worse
 from predictor.tables.of_curve import curve_table, knee_of, max_useful_of
 from predictor.tables.samples import samples_of
 from predictor.tables.settings import TableSettings
-from predictor.types import (
-    ByType,
-    Curve,
-    Point,
-    Prediction,
-    PredictionTable,
-    Problem,
-    Tail,
-    Verdict,
-    problem,
-)
+from predictor.types import Curve, Point, Prediction, Verdict
 from sacct_ingest.records import JobState
 from sacct_ingest.store.rows import RunRow
 

@@ -18,8 +18,11 @@ from msgspec import structs
 from predictor.application import sizes
 from predictor.application.family import Family
 from predictor.application.surface import Slice
+from predictor.change import Change
 from predictor.curves.from_runs import OtherSizes
 from predictor.level.record import ENOUGH, Record, built_in
+from predictor.prediction_table import Part, PredictionTable
+from predictor.problems import Problem, problem
 from predictor.table import doubtful, part_key, verdict_at, with_acting, worse
 from predictor.tables import run_facts, split
 from predictor.tables.build import IdentityRuns, mixture, record_of, tabulate, unfinished
@@ -29,7 +32,6 @@ from predictor.tables.of_node_types import SumsByType
 from predictor.tables.samples import ended_runs, sample_of, samples_of
 from predictor.tables.settings import TableSettings
 from predictor.tables.split import Axis, axis_of, on_axis
-from predictor.types import Change, Part, PredictionTable, Problem, problem
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.attributes import LONGEST, describe
 from sacct_ingest.runs.evidence import ran_short

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from statistics import median
 
-from predictor.types import NodePower, ResourceUse
+from predictor.facts import NodePower, ResourceUse
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store.rows import RunRow

@@ -13,22 +13,14 @@ from statistics import fmean
 
 from predictor.application.model import Application, Paths
 from predictor.application.request import log_ratios
+from predictor.change import AskedRange, Change
+from predictor.facts import Ending, Failures, LimitReached, Longest
+from predictor.memory import UNBOUNDED, Memory
+from predictor.prediction_table import PredictionTable
+from predictor.problems import Problem, problem
 from predictor.sample import Sample
 from predictor.submission import digest_of_folder
 from predictor.tables.samples import Range, asked_of, ended_runs, sample_of
-from predictor.types import (
-    UNBOUNDED,
-    AskedRange,
-    Change,
-    Ending,
-    Failures,
-    LimitReached,
-    Longest,
-    Memory,
-    PredictionTable,
-    Problem,
-    problem,
-)
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.runs.evidence import evidence_of, node_need
 from sacct_ingest.runs.layout import Unit

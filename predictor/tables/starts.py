@@ -15,19 +15,13 @@ from math import ceil, inf, log
 from typing import TypeVar
 
 from predictor.curves.from_runs import follow, started
+from predictor.facts import Starts
+from predictor.prediction_table import AtLimit, ByType, PredictionTable
+from predictor.problems import Problem, problem
 from predictor.product_limit import ProductLimit
 from predictor.sample import Sample
 from predictor.table import BY_TRUST, level_quantile, quantile, round_time, scaled_starts, worse
-from predictor.types import (
-    HISTORY,
-    AtLimit,
-    ByType,
-    PredictionTable,
-    Problem,
-    Starts,
-    Verdict,
-    problem,
-)
+from predictor.types import HISTORY, Verdict
 from sacct_ingest.text.durations import duration_text
 
 #: Shares of starts whose quantiles a table holds.

@@ -8,8 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from predictor.application.request import counts_run, for_request
+from predictor.facts import Starts
+from predictor.prediction_table import PredictionTable
 from predictor.table import at, covers, ran_on, verdict_at, worse
-from predictor.types import Prediction, PredictionTable, Starts, Verdict
+from predictor.types import Prediction, Verdict
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.submission import JobKind

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import gcd, inf, lcm
 from typing import Any
 
+from predictor.prediction_table import PredictionTable
 from predictor.table import of_kind
-from predictor.types import PredictionTable
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.runs.submission import JobKind

@@ -13,7 +13,7 @@ from statistics import fmean, pstdev
 from typing import NamedTuple
 
 from predictor.application.request import counts_run, levels, range_of
-from predictor.types import PredictionTable
+from predictor.prediction_table import PredictionTable
 from slurm_plugin.decision.node_options import Comparison, Option
 from slurm_plugin.slurm.cluster_state import Cluster
 

@@ -1,6 +1,7 @@
 """Messages about failed runs: how many, after how long, and in which output file."""
 
-from predictor.types import Failures, PredictionTable
+from predictor.facts import Failures
+from predictor.prediction_table import PredictionTable
 from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.scripts.job_script import script_options
 from sacct_ingest.scripts.output_file import output_file

@@ -15,6 +15,7 @@ import msgspec
 
 from predictor.application.surface import OWN_RUNS, beside_own, for_sizes
 from predictor.neighbours import Neighbours
+from predictor.prediction_table import PredictionTable
 from predictor.table import (
     OTHER_LAYOUT,
     acting_of,
@@ -28,7 +29,7 @@ from predictor.table import (
     whole_key,
     worse,
 )
-from predictor.types import Point, PredictionTable, Verdict
+from predictor.types import Point, Verdict
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.runs.attributes import numbers_of
 from sacct_ingest.runs.layout import Layout, second_sizes

@@ -2,8 +2,9 @@
 
 from math import ceil
 
+from predictor.memory import UNBOUNDED, Memory
+from predictor.prediction_table import PredictionTable
 from predictor.table import shared_out
-from predictor.types import UNBOUNDED, Memory, PredictionTable
 from sacct_ingest.runs.layout import Unit
 
 #: Runs that have to speak for less memory than a job asks for.

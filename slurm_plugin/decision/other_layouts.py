@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from predictor.prediction_table import PredictionTable
 from predictor.table import at, covers, verdict_at
-from predictor.types import PredictionTable, Verdict
+from predictor.types import Verdict
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from slurm_plugin.protocol.advice_messages import LayoutRow
 

@@ -11,8 +11,9 @@ from math import inf
 import msgspec
 from msgspec.structs import replace
 
+from predictor.prediction_table import PredictionTable
 from predictor.table import at, covers, is_outdated, verdict_at
-from predictor.types import PredictionTable, Verdict
+from predictor.types import Verdict
 from predictor.waits.estimate import ENOUGH
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.durations import slurm_time

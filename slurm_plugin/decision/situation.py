@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from predictor.types import PredictionTable
+from predictor.prediction_table import PredictionTable
 from sacct_ingest.records import Identity
 from slurm_plugin.config.setting_types import Mode, TimeUse, Trust
 from slurm_plugin.config.settings import JobSettings

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from predictor.types import UNBOUNDED, PredictionTable
+from predictor.memory import UNBOUNDED
+from predictor.prediction_table import PredictionTable
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.decision import sizes
 from slurm_plugin.protocol.request_messages import AllocationRequest, ResourceRequest

@@ -18,8 +18,8 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from predictor.prediction_table import PredictionTable
 from predictor.table import over_nodes
-from predictor.types import PredictionTable
 from sacct_ingest.runs.layout import SOME_SHAPE, UNKNOWN_GPUS, Each, Layout, Unit
 from sacct_ingest.scripts.script_sizes import fixed_number
 from slurm_plugin.decision.request import JobScript

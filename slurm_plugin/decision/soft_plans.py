@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from predictor.prediction_table import PredictionTable
 from predictor.table import level_quantile
-from predictor.types import PredictionTable
 from slurm_plugin.config.settings import TimeLimit
 from slurm_plugin.decision.time_limits import whole_minutes
 

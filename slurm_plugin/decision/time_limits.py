@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from math import ceil, floor, inf
 from typing import NamedTuple
 
+from predictor.prediction_table import PredictionTable
 from predictor.table import quantile
-from predictor.types import PredictionTable
 from sacct_ingest.text.durations import duration_text
 from slurm_plugin.config import settings as config
 from slurm_plugin.text.formatting import percent

@@ -10,8 +10,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
+from predictor.prediction_table import PredictionTable
 from predictor.table import at
-from predictor.types import Prediction, PredictionTable
+from predictor.types import Prediction
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.runs.layout import Each, Unit
 from slurm_plugin.config.settings import Energy

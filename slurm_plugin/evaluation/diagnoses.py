@@ -5,8 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from predictor.application.request import for_request, ratios
+from predictor.prediction_table import PredictionTable
+from predictor.problems import Problem
 from predictor.table import at, covers, verdict_at
-from predictor.types import PredictionTable, Problem, Verdict
+from predictor.types import Verdict
 from sacct_ingest.records import DecisionRow, JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import RunRow

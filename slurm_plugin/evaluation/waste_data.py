@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from predictor.types import PredictionTable
+from predictor.prediction_table import PredictionTable
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.store.rows import DecisionSelection, RunRow
 from slurm_plugin.evaluation.diagnoses import share_at_knee

@@ -6,8 +6,8 @@ from typing import cast
 
 import msgspec
 
+from predictor.prediction_table import PredictionTable
 from predictor.table import decode
-from predictor.types import PredictionTable
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.store import Store

@@ -5,7 +5,7 @@ Apart from the other messages, because prediction tables and records take long t
 
 import msgspec
 
-from predictor.types import PredictionTable
+from predictor.prediction_table import PredictionTable
 from sacct_ingest.records import DecisionRow, StandingRow
 from sacct_ingest.store.rows import RunRow
 from slurm_plugin.protocol.lines import Message

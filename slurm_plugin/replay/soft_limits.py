@@ -15,11 +15,11 @@ import msgspec
 import numpy as np
 
 from predictor.level.record import Record
+from predictor.prediction_table import PredictionTable
 from predictor.table import covers, encode, for_limit
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
-from predictor.types import PredictionTable
 from predictor.waits.easy import Engine, JobShape, ReplaySchedule
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import layouts_of_run

@@ -22,11 +22,12 @@ import numpy.typing as npt
 
 from predictor.application.request import DRAWS, for_request, ratios
 from predictor.models.downey import speedup
+from predictor.prediction_table import PredictionTable
 from predictor.refit import RefitInput, fits_of
 from predictor.table import covers
 from predictor.tables.samples import asked_of
 from predictor.tables.settings import TableSettings
-from predictor.types import Point, PredictionTable, Verdict
+from predictor.types import Point, Verdict
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import Unit

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from predictor.application.request import of_usual_job, usual
-from predictor.types import PredictionTable
+from predictor.prediction_table import PredictionTable
 from sacct_ingest.records import StandingRow
 from slurm_plugin.config.settings import Energy
 from slurm_plugin.evaluation.diagnoses import with_best_run

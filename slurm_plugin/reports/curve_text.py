@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from predictor.application.request import of_usual_job
+from predictor.facts import ResourceUse
+from predictor.prediction_table import PredictionTable, Recorded
+from predictor.problems import Problem
 from predictor.table import for_type, of_rows, ran_on, whole_key, within_cluster
-from predictor.types import PredictionTable, Problem, Recorded, ResourceUse, Verdict
+from predictor.types import Verdict
 from sacct_ingest.records import PART, KeyLevel, StandingRow
 from sacct_ingest.runs.attributes import size_text
 from sacct_ingest.runs.layout import Unit

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from predictor.application.request import of_usual_job
-from predictor.types import Point, PredictionTable, Verdict
+from predictor.prediction_table import PredictionTable
+from predictor.types import Point, Verdict
 from sacct_ingest.errors import PlotError
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit

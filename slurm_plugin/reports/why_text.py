@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from predictor.prediction_table import PredictionTable
 from predictor.table import at, covers
-from predictor.types import PredictionTable
 from sacct_ingest.records import FROM_NOTE, DecisionRow, ShownJob, Start
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store.rows import RunRow

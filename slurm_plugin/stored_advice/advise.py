@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from predictor.neighbours import Neighbours
-from predictor.types import PredictionTable
+from predictor.prediction_table import PredictionTable
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.runs.layout import Layout
 from sacct_ingest.runs.submission import SCRIPT

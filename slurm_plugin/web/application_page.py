@@ -12,8 +12,9 @@ from statistics import median
 from predictor.application.request import of_usual_job, usual
 from predictor.level.record import Record
 from predictor.level.record import decode as decode_record
+from predictor.prediction_table import PredictionTable
 from predictor.table import decode, for_type
-from predictor.types import PredictionTable, Verdict
+from predictor.types import Verdict
 from sacct_ingest.errors import PlotError
 from sacct_ingest.records import JobState, KeyLevel, StandingRow
 from sacct_ingest.runs.layout import Unit

@@ -9,8 +9,9 @@ from math import isfinite
 from typing import NamedTuple
 
 from predictor.application.request import for_request
+from predictor.prediction_table import PredictionTable
 from predictor.table import covers, decode
-from predictor.types import PredictionTable, Verdict
+from predictor.types import Verdict
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import DecisionSelection, RunRow

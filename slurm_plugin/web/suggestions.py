@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from predictor.application.request import of_usual_job
+from predictor.prediction_table import PredictionTable
 from predictor.table import at, ran_on
-from predictor.types import PredictionTable
 from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.protocol.advice_messages import Advice, Row
 from slurm_plugin.reports.advice_text import options_of

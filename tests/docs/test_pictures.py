@@ -16,8 +16,8 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
+from predictor.problems import Problem
 from predictor.refit import row_of
-from predictor.types import Problem
 from sacct_ingest.store import DecisionSelection, Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.config.setting_types import Mode

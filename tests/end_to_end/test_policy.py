@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from predictor.prediction_table import Tail
 from predictor.table import decode, encode
-from predictor.types import Tail
 from sacct_ingest.store import Store
 from tests.end_to_end.site import PACE_S
 from tests.processes import wait_until

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from predictor.types import Ending, Longest, Point, ResourceUse, Verdict
+from predictor.facts import Ending, Longest, ResourceUse
+from predictor.types import Point, Verdict
 from sacct_ingest.runs.layout import Layout, Unit
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
 from slurm_plugin.text.streams import json_text

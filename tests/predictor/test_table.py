@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 import predictor
 from predictor import table
-from predictor.types import WORDS, Point, PredictionTable, Problem, Verdict
+from predictor.prediction_table import PredictionTable
+from predictor.problems import WORDS, Problem
+from predictor.types import Point, Verdict
 from tests.predictor.rows import of_another_release
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from predictor.memory import Memory, MemoryNeed
+from predictor.prediction_table import PredictionTable
 from predictor.refit import row_of
-from predictor.types import Memory, MemoryNeed, PredictionTable
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.store import Store
 from tests.conftest import ClusterFactory

@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from predictor.prediction_table import PredictionTable
+from predictor.problems import Problem
 from predictor.table import encode
-from predictor.types import Point, PredictionTable, Problem, Verdict
+from predictor.types import Point, Verdict
 from slurm_plugin.config.settings import Config, Policy
 from slurm_plugin.decision.allowed_counts import PolicySettings
 from slurm_plugin.decision.lookup import PredictionLookup

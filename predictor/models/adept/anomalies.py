@@ -23,7 +23,7 @@ from predictor.curves.reliability import FAMILIES, Prior, belongs
 from predictor.models.adept.envelope import Bounds, everything, need_observations
 from predictor.models.adept.search import best_for
 from predictor.models.downey import VarianceMode
-from predictor.types import Problem, problem
+from predictor.problems import Problem, problem
 
 Floats = NDArray[np.float64]
 Segment = tuple[int, ...]

@@ -23,7 +23,8 @@ from predictor.models.adept.envelope import (
 from predictor.models.adept.search import Instances, SearchSettings, best_for, search, weights
 from predictor.models.base import need, register
 from predictor.models.downey import max_useful, speedup
-from predictor.types import Curve, Prediction, Problem, problem
+from predictor.problems import Problem, problem
+from predictor.types import Curve, Prediction
 from sacct_ingest.text.durations import duration_text
 
 Floats = NDArray[np.float64]

@@ -36,7 +36,8 @@ from predictor.checks import LARGEST, need_nodes, need_positive, need_share
 from predictor.models.averaged import shapes
 from predictor.models.averaged.shapes import ShapePrior, Shapes
 from predictor.models.base import need, register
-from predictor.types import Curve, Point, Prediction, Problem
+from predictor.problems import Problem
+from predictor.types import Curve, Point, Prediction
 
 Floats = NDArray[np.float64]
 

@@ -27,7 +27,7 @@ from slurm_plugin.text.streams import json_text
 from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:
-    from predictor.types import PredictionTable
+    from predictor.prediction_table import PredictionTable
     from sacct_ingest.store import RunRow
     from slurm_plugin.config.settings import Config
     from slurm_plugin.reports.picture import Picture

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from predictor.prediction_table import PredictionTable
 from predictor.table import covers
-from predictor.types import PredictionTable
 from sacct_ingest.text.tag import Tag
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.adjustment import Adjustment

@@ -10,7 +10,7 @@ from math import ceil, inf
 
 from msgspec.structs import replace
 
-from predictor.types import MemoryNeed
+from predictor.memory import MemoryNeed
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.tag import Tag
 from slurm_plugin.config.setting_types import MemoryUse, Mode

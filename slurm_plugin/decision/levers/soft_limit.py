@@ -6,8 +6,8 @@ nothing is set unless the option has just been seen.
 """
 
 from predictor.application.request import for_request
+from predictor.prediction_table import PredictionTable
 from predictor.table import at
-from predictor.types import PredictionTable
 from sacct_ingest.records import JobState
 from sacct_ingest.text.durations import duration_text
 from slurm_plugin.config.setting_types import Mode

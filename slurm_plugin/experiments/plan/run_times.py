@@ -15,7 +15,8 @@ import msgspec
 from predictor import table as tables
 from predictor.application.request import for_request
 from predictor.forecasts.transfer_time import LEVEL, TransferTime
-from predictor.types import PredictionTable, Verdict
+from predictor.prediction_table import PredictionTable
+from predictor.types import Verdict
 from sacct_ingest.errors import ConfigError, NoHistory
 from slurm_plugin.experiments.learn.description import JournalFile
 from slurm_plugin.experiments.plan.workflow import PlanSite, Task, Workflow

@@ -19,7 +19,7 @@ from predictor.forecasts.forecasters import forecast_series
 from predictor.forecasts.transfer_time import transfer_time
 from predictor.occupancy.application_model import OccupancyFit, Sample
 from predictor.occupancy.samples import history_samples
-from predictor.types import PredictionTable
+from predictor.prediction_table import PredictionTable
 from sacct_ingest.errors import ConfigError, NoHistory, ScriptError, SlurmError, StoreError
 from sacct_ingest.probes.agreement import MEASURES
 from sacct_ingest.records import KeyLevel, NodeProfile, Probe, Resource

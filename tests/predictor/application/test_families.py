@@ -14,12 +14,12 @@ from predictor.application.request import for_request, log_ratios
 from predictor.application.sizes import choose
 from predictor.application.surface import OWN_ROW, Slice, beside_own, for_sizes, spread
 from predictor.sample import Sample
+from predictor.sizes import Form, Surface
 from predictor.table import at, encode
 from predictor.tables.build import IdentityRuns
 from predictor.tables.of_family import reach
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
-from predictor.types import Form, Surface
 from sacct_ingest.records import KeyLevel
 from slurm_plugin.decision.job_keys import attributes_of
 from slurm_plugin.decision.lookup import PredictionLookup

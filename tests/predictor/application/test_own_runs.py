@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from predictor.application.request import counts_run, for_request
+from predictor.memory import Memory
 from predictor.table import at, verdict_at
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
-from predictor.types import Memory, Verdict
+from predictor.types import Verdict
 from sacct_ingest.records import KeyLevel
 from tests.predictor.rows import row, submitted
 

@@ -11,8 +11,9 @@ from predictor.curves.reliability import (
     verdicts,
     wide_interval,
 )
+from predictor.problems import Problem
 from predictor.table import within_cluster
-from predictor.types import Curve, Point, Prediction, Problem, Verdict
+from predictor.types import Curve, Point, Prediction, Verdict
 from tests.predictor.example_curves import curve_of
 from tests.slurm_plugin.made import table
 

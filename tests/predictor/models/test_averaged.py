@@ -19,7 +19,8 @@ from predictor.models import base
 from predictor.models.averaged import shapes
 from predictor.models.averaged.model import Averaged, AveragedFit, AveragedSettings
 from predictor.models.averaged.shapes import ShapePrior, draw, log_time, spread_evenly, take
-from predictor.types import Curve, Point, Problem
+from predictor.problems import Problem
+from predictor.types import Curve, Point
 from tests.predictor import example_curves
 from tests.predictor.example_curves import amdahl, downey
 

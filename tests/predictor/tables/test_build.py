@@ -7,13 +7,14 @@ import pytest
 
 from predictor.level.calibration import BacktestSettings
 from predictor.level.experts import MIXED
+from predictor.memory import UNBOUNDED, Memory
 from predictor.models import base
 from predictor.table import at, covers, decode, encode, for_limit, quantile
 from predictor.tables.build import IdentityRuns, record_of, tabulate
 from predictor.tables.of_curve import grid, knee_of, max_useful_of, surprise_factor
 from predictor.tables.run_facts import label_of, memory_of
 from predictor.tables.settings import TableSettings
-from predictor.types import UNBOUNDED, Memory, Verdict
+from predictor.types import Verdict
 from sacct_ingest.records import JobState, KeyLevel
 from tests.predictor.rows import row
 

@@ -7,6 +7,7 @@ import pytest
 from scipy.special import ndtri, stdtrit
 
 from predictor.application.request import NORMAL, end, for_request, log_ratios, ratios
+from predictor.memory import Memory
 from predictor.node_types.recognition import NodeType
 from predictor.table import at, for_type
 from predictor.tables.build import IdentityRuns
@@ -14,7 +15,7 @@ from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import as_asked, change_of, with_asked_cpus
 from predictor.tables.samples import asked_of
 from predictor.tables.settings import TableSettings
-from predictor.types import Memory, Verdict
+from predictor.types import Verdict
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import Unit
 from tests.predictor.rows import row, submitted

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from predictor.memory import Memory
 from predictor.product_limit import ProductLimit
 from predictor.table import for_numbers
 from predictor.tables.memory_need import FEWEST, LEVEL, memory_need
-from predictor.types import Memory
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.evidence import ran_short
 from tests.predictor.rows import row, submitted

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from predictor.facts import ResourceUse
 from predictor.tables.resource_use import resource_uses
-from predictor.types import ResourceUse
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from tests.predictor.tables.test_parts import made

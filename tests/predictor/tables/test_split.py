@@ -9,6 +9,8 @@ import pytest
 
 from predictor.application.surface import for_sizes
 from predictor.level.record import Record, decode, encode
+from predictor.prediction_table import AtLimit
+from predictor.sizes import SizeTerm
 from predictor.submission import folder_digest, for_inputs, for_script
 from predictor.table import at, for_limit, part_for
 from predictor.tables.build import IdentityRuns
@@ -16,7 +18,7 @@ from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import limit_reached
 from predictor.tables.settings import TableSettings
 from predictor.tables.split import Axis, choose
-from predictor.types import AtLimit, SizeTerm, Verdict
+from predictor.types import Verdict
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.submission import Said, Submission

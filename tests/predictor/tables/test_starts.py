@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from predictor.application.request import for_request
 from predictor.application.surface import for_sizes
+from predictor.sizes import Form, SizeTerm, Surface
 from predictor.table import at, for_limit, level_quantile, quantile, ran_on, starts_at
 from predictor.tables.build import IdentityRuns, tabulate
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
-from predictor.types import Form, SizeTerm, Surface, Verdict
+from predictor.types import Verdict
 from sacct_ingest.records import JobState, KeyLevel, Says
 from tests.predictor.rows import row
 

@@ -10,8 +10,9 @@ import pytest
 from msgspec.structs import replace as replaced
 
 from predictor import models
+from predictor.prediction_table import PredictionTable
 from predictor.refit import row_of
-from predictor.types import PredictionTable, Verdict
+from predictor.types import Verdict
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.history import applications

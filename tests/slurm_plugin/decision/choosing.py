@@ -3,7 +3,7 @@
 import msgspec
 from msgspec.structs import replace
 
-from predictor.types import Tail
+from predictor.prediction_table import Tail
 from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.decision.policy import decide
 from slurm_plugin.decision.request import Request

@@ -6,7 +6,9 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from predictor.types import Memory, Part, PredictionTable, Tail, Verdict
+from predictor.memory import Memory
+from predictor.prediction_table import Part, PredictionTable, Tail
+from predictor.types import Verdict
 from sacct_ingest.runs.layout import Layout
 from slurm_plugin.config.setting_types import Mode, OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline, ModeRule, OptIn, Policy, TimeLimit

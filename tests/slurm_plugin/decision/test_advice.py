@@ -6,8 +6,11 @@ from math import inf
 import msgspec
 import pytest
 
+from predictor.change import AskedRange
+from predictor.prediction_table import Tail
+from predictor.problems import Problem
 from predictor.tables.run_facts import change_of
-from predictor.types import AskedRange, Point, Problem, Tail, Verdict
+from predictor.types import Point, Verdict
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.decision.advice import advice_of

@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as with_fields
 
+from predictor.change import AskedRange
+from predictor.memory import Memory
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import change_of
 from predictor.tables.settings import TableSettings
-from predictor.types import AskedRange, Memory
 from predictor.waits.estimate import WaitEstimate
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import Unit

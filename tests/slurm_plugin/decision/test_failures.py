@@ -5,10 +5,11 @@ from random import Random
 
 import pytest
 
+from predictor.facts import Ending, Failures
+from predictor.problems import Problem
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
-from predictor.types import Ending, Failures, Problem
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.runs.submission import JobKind
 from slurm_plugin.config.setting_types import Mode

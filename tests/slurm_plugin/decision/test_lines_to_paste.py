@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from predictor.facts import LimitReached
+from predictor.memory import UNBOUNDED, Memory
+from predictor.problems import Problem
 from predictor.table import longest_likely, without_ended_runs
-from predictor.types import UNBOUNDED, LimitReached, Memory, Point, Problem, Verdict
+from predictor.types import Point, Verdict
 from sacct_ingest.records import JobState, KeyLevel
 from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.config.settings import Config, Policy, TimeLimit

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from predictor.prediction_table import Part
 from predictor.table import encode
-from predictor.types import Part, Verdict
+from predictor.types import Verdict
 from sacct_ingest.records import Identity
 from sacct_ingest.runs.layout import Layout
 from slurm_plugin.decision.context_builder import TextCache

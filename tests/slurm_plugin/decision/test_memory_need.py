@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.types import LimitReached, Memory, MemoryNeed
+from predictor.facts import LimitReached
+from predictor.memory import Memory, MemoryNeed
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.runs.sharing import SharedTag

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from predictor.types import ByType, Tail, Verdict
+from predictor.prediction_table import ByType, Tail
+from predictor.types import Verdict
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.decision.situation import PartitionContext

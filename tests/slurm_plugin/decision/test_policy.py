@@ -9,9 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from predictor.change import Change
+from predictor.memory import UNBOUNDED, Memory
+from predictor.prediction_table import Tail
+from predictor.problems import Problem
 from predictor.table import quantile
 from predictor.tables.run_facts import change_of
-from predictor.types import UNBOUNDED, Change, Memory, Point, Problem, Tail, Verdict
+from predictor.types import Point, Verdict
 from predictor.waits.workload import ArrivalDemand
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Bystanders, OnMissed, TimeUse

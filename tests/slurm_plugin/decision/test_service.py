@@ -6,7 +6,8 @@ import tracemalloc
 
 import pytest
 
-from predictor.types import AtLimit, Verdict
+from predictor.prediction_table import AtLimit
+from predictor.types import Verdict
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.text import admin_comment
 from sacct_ingest.text.durations import slurm_time

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from predictor.types import Memory
+from predictor.memory import Memory
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.scripts.job_script import parse_command_line
 from slurm_plugin.protocol.reasons import Reason

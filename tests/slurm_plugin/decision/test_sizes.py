@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from predictor.types import UNBOUNDED, Memory, MemoryNeed, MemoryTerm
+from predictor.memory import UNBOUNDED, Memory, MemoryNeed, MemoryTerm
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import OptIn, SizesRule

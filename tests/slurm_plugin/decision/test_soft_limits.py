@@ -6,8 +6,10 @@ from math import ceil
 import msgspec
 import pytest
 
+from predictor.facts import Ending, Longest
+from predictor.prediction_table import Part, Tail
 from predictor.table import part_key
-from predictor.types import Ending, Longest, Part, Tail, Verdict
+from predictor.types import Verdict
 from sacct_ingest.records import ShownJob
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.text import admin_comment

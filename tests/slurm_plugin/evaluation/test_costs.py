@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import create_engine, text
 
+from predictor.facts import NodePower
 from predictor.table import at
-from predictor.types import NodePower
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.runs.usage import node_watts
 from sacct_ingest.store import Store

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from predictor.prediction_table import PredictionTable, Recorded
+from predictor.problems import Problem
 from predictor.tables.run_facts import change_of
-from predictor.types import PredictionTable, Problem, Recorded, Verdict
+from predictor.types import Verdict
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.settings import Band

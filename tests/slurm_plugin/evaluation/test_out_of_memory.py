@@ -9,9 +9,9 @@ from functools import partial
 
 import pytest
 
+from predictor.memory import Memory, MemoryNeed
 from predictor.refit import row_of
 from predictor.table import decode
-from predictor.types import Memory, MemoryNeed
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import Store

@@ -2,7 +2,9 @@
 
 import pytest
 
-from predictor.types import WORDS, Point, Problem, ResourceUse, Verdict
+from predictor.facts import ResourceUse
+from predictor.problems import WORDS, Problem
+from predictor.types import Point, Verdict
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.reports.curve_screen import LINES, list_on_screen, on_screen
 from slurm_plugin.text.table_columns import TableOptions

@@ -2,21 +2,14 @@ from dataclasses import replace
 
 import pytest
 
+from predictor.change import AskedRange
+from predictor.facts import Longest, ResourceUse
+from predictor.memory import Memory, MemoryNeed
+from predictor.prediction_table import Part, PredictionTable, Recorded
+from predictor.problems import Problem
 from predictor.refit import row_of
 from predictor.tables.run_facts import change_of
-from predictor.types import (
-    AskedRange,
-    Longest,
-    Memory,
-    MemoryNeed,
-    Part,
-    Point,
-    PredictionTable,
-    Problem,
-    Recorded,
-    ResourceUse,
-    Verdict,
-)
+from predictor.types import Point, Verdict
 from sacct_ingest.runs.layout import Layout, Unit
 from slurm_plugin.config.settings import Energy
 from slurm_plugin.reports import curve_text

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from predictor.types import Point, Problem, Verdict
+from predictor.problems import Problem
+from predictor.types import Point, Verdict
 from sacct_ingest.errors import PlotError
 from slurm_plugin.cli.plot import show
 from slurm_plugin.protocol.advice_messages import Advice, ObservedPoint, Row

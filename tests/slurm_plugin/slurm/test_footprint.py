@@ -8,7 +8,7 @@ from math import inf
 import msgspec
 import pytest
 
-from predictor.types import Memory
+from predictor.memory import Memory
 from slurm_plugin.config.setting_types import Mode, TimeUse, Trust
 from slurm_plugin.config.settings import JobNames, JobSettings, OptIn
 from slurm_plugin.decision.eligibility import resolve

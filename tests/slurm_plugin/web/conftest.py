@@ -15,8 +15,10 @@ from httpx import ASGITransport, AsyncClient, Response
 from msgspec.structs import replace
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from predictor.prediction_table import ByType, PredictionTable
+from predictor.problems import Problem
 from predictor.refit import row_of
-from predictor.types import ByType, PredictionTable, Problem, Verdict
+from predictor.types import Verdict
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.store import DecisionSelection, Store
 from sacct_ingest.store.fits import OUTLOOK

@@ -9,9 +9,13 @@ from urllib.parse import quote
 
 import pytest
 
+from predictor.facts import Failures, ResourceUse
+from predictor.memory import Memory
+from predictor.prediction_table import Part
+from predictor.problems import Problem
 from predictor.refit import row_of
 from predictor.table import within_cluster
-from predictor.types import Failures, Memory, Part, Problem, ResourceUse, Verdict
+from predictor.types import Verdict
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.store import Store
