@@ -18,6 +18,7 @@ from predictor.forecasts.transfer_time import LEVEL, TransferTime
 from predictor.prediction_table import PredictionTable
 from predictor.types import Verdict
 from sacct_ingest.errors import ConfigError, NoHistory
+from slurm_plugin.decision.messages import guessed_from
 from slurm_plugin.experiments.learn.description import JournalFile
 from slurm_plugin.experiments.plan.workflow import PlanSite, Task, Workflow
 
@@ -224,7 +225,7 @@ class LearnedRunTimes:
     """Run times of tasks, each from its best source.
 
     In this order: an occupancy model of the runs in its file of samples, the times that the
-    workflow gives, the prediction table of its application.
+    workflow gives, the prediction table of its application; of one that never ran a guess.
 
     Where the workflow gives a place no speed, a table's part for the node type there counts, or
     else the speed that was measured.
@@ -421,6 +422,8 @@ def _of_table(table: PredictionTable | None, nodes: int, group: str) -> TaskEsti
     if tables.verdict_at(table, nodes) is Verdict.RELIABLE:
         return estimate
     why = table.problems[0].text if table.problems else "its prediction is doubtful"
+    if table.neighbours is not None:
+        why = f"it never ran: a guess from {guessed_from(table)}"
     return replace(estimate, doubt=why)
 
 

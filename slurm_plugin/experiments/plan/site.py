@@ -17,6 +17,7 @@ from msgspec import structs
 
 from predictor.forecasts.forecasters import forecast_series
 from predictor.forecasts.transfer_time import transfer_time
+from predictor.neighbours import Neighbours
 from predictor.occupancy.application_model import OccupancyFit, Sample
 from predictor.occupancy.samples import history_samples
 from predictor.prediction_table import PredictionTable
@@ -26,13 +27,14 @@ from sacct_ingest.records import KeyLevel, NodeProfile, Probe, Resource
 from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.scripts.job_script import parse_command_line
 from sacct_ingest.store import Store
-from sacct_ingest.store.fits import QUEUE, WAITS
+from sacct_ingest.store.fits import NEIGHBOURS, QUEUE, WAITS
 from sacct_ingest.text.slurm_text import parse_epoch
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.experiments.learn.description import INPUT_BYTES
 from slurm_plugin.experiments.plan import run_times
+from slurm_plugin.experiments.plan.first_runs import guess
 from slurm_plugin.experiments.plan.replan import steps_begun
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, TaskBounds
 from slurm_plugin.experiments.plan.state_file import Submitted
@@ -62,6 +64,7 @@ _DISK = {
 }
 #: Name of a node, and when its last job ended, in a line of ``scontrol show nodes``.
 _LAST_BUSY = re.compile(r"^NodeName=(\S+).* LastBusyTime=(\S+)", re.MULTILINE)
+_OR_GIVE = "or give its run_time, samples, or a --time in sbatch within which it is guessed"
 #: An older probe says nothing about now.
 _PRESENT_S = 3600.0
 
@@ -152,7 +155,17 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
         return _Store(tables={}, series=(), profiles=())
     with opened as store:
         all_tables = load_tables(store)
-        tables = {task: _table(all_tables, task, label) for task, label in labels.items()}
+        past = Neighbours(store.records.find(*NEIGHBOURS))
+        tables = {}
+        for name, label in labels.items():
+            task = flow.tasks[name]
+            try:
+                tables[name] = own_tables(matching_tables(all_tables, label))[0]
+            except NoHistory as error:
+                asked = _request(task, flow.places[next(iter(task.places or flow.places))], now_s)
+                if (guessed := guess(past, task, asked, label, config)) is None:
+                    raise NoHistory(f"tasks.{name}: {error}; {_OR_GIVE}") from error
+                tables[name] = guessed
         profiles = store.profiles.latest()
         return _Store(
             tables=tables,
@@ -181,14 +194,6 @@ def _runs_of(
         rows = rows or dict(store.runs.shared(tags)).get(table.key, [])
     steps = store.runs.steps_of(row.run_id for row in rows)
     return history_samples(rows, steps, profiles)
-
-
-def _table(all_tables: Sequence[PredictionTable], task: str, label: str) -> PredictionTable:
-    """Find the prediction table of a task by its application."""
-    try:
-        return own_tables(matching_tables(all_tables, label))[0]
-    except NoHistory as error:
-        raise NoHistory(f"tasks.{task}: {error}; or give its run_time, or samples") from error
 
 
 def _empty(flow: Workflow, now_s: float) -> _Slurm:

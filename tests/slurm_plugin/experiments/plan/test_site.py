@@ -7,14 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from predictor.neighbours import AskedJob, PastJob, PastJobs, words_of
 from predictor.occupancy.application_model import OccupancyModel, Sample, occupancies
 from predictor.refit import row_of
 from predictor.tables.run_facts import change_of
 from predictor.types import Verdict
-from sacct_ingest.errors import ConfigError
+from sacct_ingest.errors import ConfigError, NoHistory
 from sacct_ingest.records import NodeProfile, Probe, Resource
 from sacct_ingest.runs.layout import Unit
-from sacct_ingest.store import Store
+from sacct_ingest.store import RecordRow, Store
+from sacct_ingest.store.fits import NEIGHBOURS
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Config, Snapshot
 from slurm_plugin.experiments import held_jobs
@@ -327,6 +329,60 @@ def test_a_task_asks_for_its_fewest_nodes_with_its_own_options(slurm, tmp_path):
     assert asked == [(3, name, "chem") for name in "abc"]
     with pytest.raises(ConfigError, match=r"tasks\.x\.sbatch: "):
         problem_of(flow(text.replace("--account=chem", "--mem=lots")), tmp_path)
+
+
+NEVER_RAN = """
+storages: {s: {path: /s}}
+places: {a: {storage: s}}
+tasks:
+  short: {command: sort in, sbatch: [--time=60], nodes: 2-4}
+  long: {command: align in, sbatch: [--time=60], nodes: 2-4}
+"""
+
+
+def never_ran(slurm, folder, text=NEVER_RAN, **jobs_of):
+    """The problem of tasks that never ran, where these users had run jobs like them."""
+    past = [
+        PastJob(user, NOW - 9000, NOW - 900 + n, time_s, asked)
+        for user, number in jobs_of.items()
+        for words, time_s in (("sort in", 60.0), ("align in", 1800.0))
+        for asked in [AskedJob(2, limit_s=3600.0, partition="a", words=words_of(words))]
+        for n in range(number)
+    ]
+    with Store.open(f"sqlite:///{folder}/nimo.db") as store:
+        payload = msgspec.json.encode(PastJobs(past)).decode()
+        store.records.put(RecordRow(level=NEIGHBOURS[0], key=NEIGHBOURS[1], payload=payload))
+    slurm.gives(partition(name="a"))
+    return problem_of(flow(text), folder)
+
+
+def test_a_task_that_never_ran_takes_what_jobs_like_it_took_and_says_so(slurm, tmp_path):
+    made = never_ran(slurm, tmp_path, **{user_name(): 20})
+    task, place = made.workflow.tasks, made.workflow.places["a"]
+    assert list(made.runs.counts(task["short"], place)) == [2]
+    short, long = (made.runs.run(task[name], place, 2, ()) for name in ("short", "long"))
+    assert short.time_s < 200 < 1000 < long.time_s
+    assert long.doubt == "it never ran: a guess from 40 of your other jobs"
+    # Its time limit is its own, and no guess.
+    planned = jobs(made.workflow, plans(made)[0].schedule, rooms=made.rooms)
+    assert [[o for o in one.options if "--time" in o][-1] for one in planned] == ["--time=60"] * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "users"),
+    [
+        (NEVER_RAN, {}),
+        (NEVER_RAN, {"bob": 9, "zoe": 9, "kim": 9}),  # the site does not let users see these
+        (NEVER_RAN.replace("sbatch: [--time=60], ", ""), {user_name(): 20}),
+        (NEVER_RAN.replace("nodes: 2-4", "samples: history"), {user_name(): 20}),
+    ],
+)
+def test_without_jobs_that_may_be_seen_or_a_limit_of_its_own_nothing_is_guessed(
+    slurm, tmp_path, text, users
+):
+    wanted = r"tasks\.(short|long): there is no history of .*; or give its run_time, samples, or a"
+    with pytest.raises(NoHistory, match=wanted):
+        never_ran(slurm, tmp_path, text, **users)
 
 
 def test_own_jobs_leave_the_queue_and_end_when_they_are_expected_to(slurm, tmp_path):
