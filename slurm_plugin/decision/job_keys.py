@@ -1,5 +1,7 @@
 """By what a job is recognised, and compared with runs: read from the job as it is submitted."""
 
+from collections.abc import Sequence
+
 from predictor.neighbours import AskedJob, digest, words_of
 from sacct_ingest.records import Identity
 from sacct_ingest.runs.attributes import attributes as named_attributes
@@ -8,7 +10,7 @@ from sacct_ingest.scripts.signature import identity_of_request, words_of_request
 from slurm_plugin.decision.eligibility import limit_of
 from slurm_plugin.decision.sizes import gpus_of, tasks_of
 from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.cluster_state import RequestRules
+from slurm_plugin.slurm.cluster_state import RawJob, RequestRules
 from slurm_plugin.slurm.footprint import memory_bytes
 
 
@@ -20,6 +22,18 @@ def identity_of(job: Job) -> Identity:
         comment=job.comment,
         script=job.script,
         argv=job.argv,
+        work_dir=job.work_dir,
+    )
+
+
+def identity_in_queue(job: RawJob) -> Identity:
+    """Recognise a job by what the queue shows of it."""
+    return identity_of_request(
+        user=job.user,
+        name=job.name,
+        comment=job.comment,
+        script="",
+        argv=job.command.split(),
         work_dir=job.work_dir,
     )
 
@@ -54,7 +68,6 @@ def asked_job(job: Job, rules: RequestRules | None, partition: str) -> AskedJob:
     partition: where it runs.
     """
     nodes = job.min_nodes or 1
-    command = template(" ".join(words_of_request(job.script, job.argv, job.work_dir)))
     return AskedJob(
         nodes=nodes,
         cpus=tasks_of(job) * (job.cpus_per_task or 1),
@@ -62,5 +75,22 @@ def asked_job(job: Job, rules: RequestRules | None, partition: str) -> AskedJob:
         limit_s=limit_of(job, rules) or 0.0,
         partition=partition,
         folder=digest(folder_template(job.work_dir)),
-        words=words_of(name_template(job.name), command),
+        words=_words(job.name, words_of_request(job.script, job.argv, job.work_dir)),
     )
+
+
+def queued_job(job: RawJob) -> AskedJob:
+    """Give the same of a job in the queue."""
+    return AskedJob(
+        nodes=job.nodes,
+        cpus=round(job.tres.get("cpu", 0)),
+        gpus=round(job.devices.get("gpu", 0)),
+        limit_s=job.limit_s or 0.0,
+        partition=next(iter(job.partitions), ""),
+        folder=digest(folder_template(job.work_dir)),
+        words=_words(job.name, words_of_request("", job.command.split(), job.work_dir)),
+    )
+
+
+def _words(name: str, command: Sequence[str]) -> tuple[int, ...]:
+    return words_of(name_template(name), template(" ".join(command)))

@@ -163,7 +163,9 @@ class RequestHandler:
         if not own and (not trusted or ask.op == "waits"):
             return f"user {uid} has no name"
         if ask.op == "waits":
-            return WaitsQuestion(ask, None if trusted or not private else own, own or "")
+            shown = None if trusted or not private else own
+            whose = (ask.selection.user if trusted else "") or own or ""
+            return WaitsQuestion(ask, shown, own or "", guesses_for=whose, private=private)
         return StoreQuestion(ask, None if trusted else own, private=private)
 
     def _handle_notice(self, ask: Ask, uid: int) -> None:

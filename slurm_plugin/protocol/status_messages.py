@@ -31,6 +31,10 @@ class WaitRow(msgspec.Struct, kw_only=True):
     last_s: float | None = None  #: half of such arrays have started all their tasks by then
     slurm_start_s: float | None = None  #: planned by Slurm, as ``squeue --start`` has it
     limit_s: float | None = None  #: its time limit, seconds; None: it has none
+    #: run time of a command that never ran, a guess; nine in ten of such are between the others
+    guess_s: float | None = None
+    guess_low_s: float | None = None
+    guess_high_s: float | None = None
 
 
 class Waits(Message, kw_only=True):

@@ -18,8 +18,8 @@ from predictor.types import Prediction, Verdict
 from predictor.waits import estimate
 from predictor.waits.workload import LimitShares, PastRecord, QueuePast, decode, encode
 from sacct_ingest.records import KeyLevel
-from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.text.admin_comment import parse
+from slurm_plugin.decision.job_keys import identity_in_queue
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook, QueueUse
 from slurm_plugin.slurm.cluster_state import Cluster, RawJob, RawState
@@ -87,15 +87,7 @@ class QueueRunTimes:
             low_s, high_s = max(note.low_s, 1), max(note.high_s, 1)
             one = Prediction(job.nodes, max(note.time_s, 1.0), low_s, high_s, level=_LEVEL)
             return estimate.log_quantiles(one), self._number(f"{job.user}/{job.name}")
-        identity = identity_of_request(
-            user=job.user,
-            name=job.name,
-            comment=job.comment,
-            script="",
-            argv=job.command.split(),
-            work_dir=job.work_dir,
-        )
-        table = tables.find(identity) if len(tables) else None
+        table = tables.find(identity_in_queue(job)) if len(tables) else None
         # Run times of whatever the user ran say less than which shares of their limits that took.
         covered = table is not None and table.level != KeyLevel.USER and covers(table, job.nodes)
         if table and covered and verdict_at(table, job.nodes) is not Verdict.REFUSED:

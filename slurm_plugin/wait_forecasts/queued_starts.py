@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from predictor.types import Prediction
 from predictor.waits.estimate import WaitClass, WaitError, WaitEstimate, WaitRecord, error_of
 from sacct_ingest.text.hostlist import place_of_index
 from slurm_plugin.protocol.request_messages import Selection
@@ -107,6 +108,7 @@ class QueuedStarts:
         own: str,
         selection: Selection = Selection(),  # noqa: B008 - never changed
         check: Callable[[], None] = lambda: None,
+        guess: Callable[[RawJob], Prediction | None] = lambda _: None,
     ) -> Iterator[WaitRow]:
         """When jobs in the queue are expected to start.
 
@@ -116,6 +118,7 @@ class QueuedStarts:
         own: name of the user who asks.
         selection: only jobs of its user, and in its partition; empty: they say nothing.
         check: called before each job; may raise.
+        guess: gives how long a job takes whose command never ran; None: there is no guess.
         """
         of, partition = selection.user, selection.partition
         if job_ids:
@@ -131,6 +134,9 @@ class QueuedStarts:
             if shown and (not partition or partition in job.partitions):
                 row = self._row(job, task)
                 if row is not None:
+                    if time := guess(job):
+                        row.guess_s = time.time_s
+                        row.guess_low_s, row.guess_high_s = time.low_s, time.high_s
                     yield row
 
     def _asked(self, numbers: Iterable[tuple[int, int]]) -> Iterator[tuple[RawJob, int]]:

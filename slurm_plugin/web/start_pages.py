@@ -17,6 +17,7 @@ from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.messages import sentence
 from slurm_plugin.decision.policy import without_times
 from slurm_plugin.protocol.reasons import WORDS
+from slurm_plugin.protocol.status_messages import WaitRow
 from slurm_plugin.reports import page
 from slurm_plugin.reports.advice_text import DIRECTIVE
 from slurm_plugin.reports.headline import TASKS, Task, headline, title_of
@@ -204,7 +205,22 @@ def _waiting(view: View) -> dict[str, object]:
             "moments.",
             empty="no job of yours waits",
         ),
+        "guesses": _guesses([row for row in rows if row.guess_s is not None][:SOME]),
     }
+
+
+def _guesses(rows: Sequence[WaitRow]) -> Table | None:
+    """Say how long waiting jobs take whose commands never ran; None: there is none."""
+    columns = [
+        Column("job_id", "job"),
+        text_column("name", "name"),
+        Column("guess_s", "takes about", as_text=SECONDS),
+        Column("guess_low_s", "at least", as_text=SECONDS),
+        Column("guess_high_s", "at most", as_text=SECONDS),
+    ]
+    note = "Their commands never ran: guesses from the jobs most like them. Nine in ten of such "
+    note += "jobs take between the last two."
+    return Table(columns, rows, "guesses", "How long they take", note=note) if rows else None
 
 
 def _status(view: View) -> dict[str, Any]:

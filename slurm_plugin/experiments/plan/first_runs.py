@@ -24,7 +24,8 @@ def guess(
     """
     if task.samples or not job.time_limit:
         return None
-    asked = structs.replace(asked_job(job, None, job.partition), words=words_of(label, task.command))
+    words = words_of(label, task.command)
+    asked = structs.replace(asked_job(job, None, job.partition), words=words)
     return past.table(
         job.user_name,
         asked,

@@ -6,8 +6,10 @@ import pytest
 from predictor.neighbours import AskedJob, Neighbours, PastJob, PastJobs
 from slurm_plugin.config.setting_types import FirstRuns
 from slurm_plugin.config.settings import Config, Sharing
+from slurm_plugin.decision.job_keys import asked_job, queued_job
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.slurm.cluster_state import RawJob
 from tests.slurm_plugin.decision.test_eligibility_and_budget import site
 from tests.slurm_plugin.made import NOW, job
 
@@ -64,3 +66,17 @@ def test_past_jobs_stay_with_tables_that_are_switched_off_or_renewed():
     newer = past("bob")
     made = tables.renewed([], version=2, off=[], node_types={}, neighbours=newer, some=True)
     assert made.neighbours is newer
+
+
+def test_a_job_in_the_queue_is_compared_as_it_was_when_it_was_submitted():
+    asked = job(
+        name="run_17", argv=["/home/alice/solve.sh", "in.dat", "-n", "3"], work_dir="/home/alice",
+        min_nodes=2, max_nodes=2, num_tasks=8, time_limit=60, tres_per_node="gres/gpu:2",
+    )  # fmt: skip
+    queued = RawJob(
+        state="PENDING", name="run_17", command="/home/alice/solve.sh in.dat -n 3", nodes=2,
+        work_dir="/home/alice", limit_s=3600.0, tres={"cpu": 8.0, "gres/gpu": 4.0},
+        partitions=("batch", "long"),
+    )  # fmt: skip
+    assert queued_job(queued) == asked_job(asked, None, "batch")
+    assert len(queued_job(queued).words) > 2

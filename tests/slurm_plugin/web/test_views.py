@@ -361,6 +361,23 @@ def test_a_user_begins_with_what_is_the_users_own(ask, store_path):
     assert "nimod does not answer" in ask("/mine", service=trouble).text
 
 
+def test_users_see_how_long_their_jobs_take_that_never_ran_and_that_it_is_a_guess(ask):
+    times = {"guess_s": 540.0, "guess_low_s": 258.0, "guess_high_s": 3600.0}
+    rows = [
+        WaitRow(job_id=77, user="ada", name="<new>", **times),
+        WaitRow(job_id=78, user="ada", name="known"),
+        WaitRow(job_id=79, user="bob", name="his", **times),
+    ]
+    service = Service(waits=lambda _: Waits(made_s=time.time(), rows=rows))
+    text = " ".join(Tags(ask("/mine", "ada", own("ada"), service=service).text).text.split())
+    wanted = "How long they take job name takes about at least at most 77 <new> 9 min 4.3 min 1 h"
+    assert wanted in text
+    assert "Their commands never ran: guesses from the jobs most like them." in text
+    assert "his" not in text.partition("How long they take")[2].partition("My last decisions")[0]
+    none = Service(waits=lambda _: Waits(made_s=time.time(), rows=rows[1:2]))
+    assert "never ran" not in Tags(ask("/mine", "ada", own("ada"), service=none).text).text
+
+
 def test_users_see_why_their_own_jobs_wait_and_what_would_help(ask):
     edit = EditRow(
         argv=["scontrol", "update", "JobId=77", "TimeLimit=01:29:00"],

@@ -3,14 +3,18 @@
 import pickle
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
-from predictor.neighbours import Neighbours
+from predictor.neighbours import AskedJob, Neighbours, PastJob, PastJobs, words_of
+from predictor.table import encode
 from sacct_ingest.records import Identity
 from sacct_ingest.store import Store
-from slurm_plugin.config.settings import Config
+from slurm_plugin.config.setting_types import FirstRuns
+from slurm_plugin.config.settings import Config, Sharing
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.nimod.answering import questions
 from slurm_plugin.nimod.answering.questions import (
     Answerer,
     StateSender,
@@ -20,6 +24,7 @@ from slurm_plugin.nimod.answering.questions import (
 )
 from slurm_plugin.protocol.lines import MAX_ANSWER_BYTES
 from slurm_plugin.protocol.request_messages import Ask, Job
+from slurm_plugin.protocol.status_messages import Waits
 from slurm_plugin.slurm.cluster_state import Awaited, nothing_awaited
 from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 from slurm_plugin.wait_forecasts.queued_starts import QueuedStarts
@@ -41,8 +46,9 @@ def tasks_of_an_array(count, name="solve"):
     return [pending(n + 10, array_id=9, tasks=str(n), user="ann", name=name) for n in range(count)]
 
 
-def answerer(starts=None, config=None, **options):
+def answerer(starts=None, config=None, tables=None, **options):
     state = WorkerState(lambda level, key: None)
+    state.service.tables = tables or PredictionLookup()
     state.starts = starts or QueuedStarts()
     state.config = config or Config()
     return Answerer(state, **options)
@@ -92,6 +98,53 @@ def test_tables_beyond_what_an_answer_holds_are_left_off(tmp_path):
     assert MAX_ANSWER_BYTES // 2 < len(line) < MAX_ANSWER_BYTES
     assert len(answer["tables"]) + answer["left_off"] == 600
     assert answer["left_off"] > 0
+
+
+def guessing(first_runs, *users, more=()):
+    """What answers about three jobs of ann and one of bob, where these users ran jobs."""
+    asked = AskedJob(1, partition="batch", limit_s=3600.0, words=words_of("new"))
+    past = [PastJob(user, 0.0, 1.0, 600.0, asked) for user in users for _ in range(5)]
+    neighbours = Neighbours(msgspec.json.encode(PastJobs(past)).decode())
+    queue = queue_of(
+        *(
+            pending(n, user=user, name=name, command="/home/ann/new.sh in", limit_s=3600.0)
+            for n, user, name in ((1, "ann", "new"), (2, "ann", "new"), (3, "bob", "new"))
+        ),
+        pending(4, user="ann", name="solve"),
+        *more,
+    )
+    ran = table(level="name", key="ann/solve", label="ann/solve", owner="ann")
+    tables = PredictionLookup([(ran.level, ran.key, encode(ran))], neighbours=neighbours)
+    return answerer(queue, Config(sharing=Sharing(first_runs=first_runs)), tables)
+
+
+@pytest.mark.parametrize(
+    ("first_runs", "users", "private", "guessed"),
+    [
+        (FirstRuns.OWN, ("ann",), False, True),
+        (FirstRuns.OWN, ("bob", "zoe", "kim"), False, False),
+        (FirstRuns.SITE, ("bob", "zoe", "kim"), False, True),
+        (FirstRuns.SITE, ("bob", "zoe", "kim"), True, False),
+    ],
+)
+def test_own_jobs_whose_command_never_ran_are_told_a_guess(first_runs, users, private, guessed):
+    made = guessing(first_runs, *users)
+    question = WaitsQuestion(
+        Ask(op="waits", job_ids=[1, 2, 3, 4]), None, "ann", guesses_for="ann", private=private
+    )
+    rows = msgspec.json.decode(made.answer(question), type=Waits).rows
+    assert [row.guess_s is not None for row in rows] == [guessed, guessed, False, False]
+    if guessed:
+        assert 300 < rows[0].guess_low_s < 600 < rows[0].guess_high_s <= 3600
+
+
+def test_an_answer_guesses_for_a_few_commands_only(monkeypatch):
+    monkeypatch.setattr(questions, "_GUESSES", 1)
+    other = pending(5, user="ann", name="other", limit_s=60.0)
+    made = guessing(FirstRuns.OWN, "ann", more=[other])
+    question = WaitsQuestion(Ask(op="waits", job_ids=[1, 2, 5]), None, "ann", guesses_for="ann")
+    rows = msgspec.json.decode(made.answer(question), type=Waits).rows
+    assert [row.guess_s is not None for row in rows] == [True, True, False]
 
 
 def test_state_goes_over_whole_in_small_pieces_and_once():
