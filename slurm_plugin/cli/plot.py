@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import PlotError
 from slurm_plugin.cli.command_context import Options
+from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:
     from slurm_plugin.reports.picture import Picture
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 TERMINAL = "-"
 SUFFIXES = (".svg", ".png", ".pdf")
 _WIDEST = 100  #: columns beyond which a curve does not get clearer
+_ROWS = 25  #: of a curve on the terminal, its labels counted
 
 
 def add_plot(add: Options) -> None:
@@ -38,8 +40,10 @@ def show(picture: "Picture", target: str) -> None:
     if target != TERMINAL and not is_file(target):
         raise PlotError(f"{target}: a picture's name ends in {', '.join(SUFFIXES)}")
     # Drawing is loaded when it is asked for: nimo-advise answers fast without it.
+    from slurm_plugin.reports import curve_chart  # noqa: PLC0415
+
     if target != TERMINAL:
-        from slurm_plugin.reports import chart_file, curve_chart  # noqa: PLC0415
+        from slurm_plugin.reports import chart_file  # noqa: PLC0415
 
         chart = curve_chart.curve(
             picture, width=chart_file.FILE_WIDTH, height=chart_file.FILE_HEIGHT
@@ -47,11 +51,10 @@ def show(picture: "Picture", target: str) -> None:
         sheet = chart_file.sheet([chart], picture.title, picture.caption)
         chart_file.save(sheet, Path(target))
         return
-    import shutil  # noqa: PLC0415
+    from slurm_plugin.reports import terminal_chart  # noqa: PLC0415
 
-    from slurm_plugin.reports import terminal_plot  # noqa: PLC0415
-
-    text = terminal_plot.draw(picture, width=min(shutil.get_terminal_size().columns, _WIDEST))
+    size = terminal_chart.size_of(min(terminal_width(), _WIDEST), _ROWS)
+    text = terminal_chart.draw(curve_chart.curve(picture, **size), picture.caption)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError as error:

@@ -4,13 +4,16 @@ What a chart shows it also says, in ``description``, for those who cannot see it
 SVG (``templates/parts.html.j2``), files hold the same marks (:mod:`chart_file`).
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 WIDTH = 360  #: of a phone: the text is readable there, and the style sheet draws it no wider
 KEY_WIDTH = 26.0  #: of the samples in a key
 LETTER = 7.0  #: about the width of a letter
+_STEP = re.compile(r"([MLHVZmlhv])([^A-Za-z]*)")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +129,32 @@ def level_line(y: float, left: float, right: float, text: str, look: str = "grid
 def short(value: float) -> float:
     """Round a place: a tenth of a dot is not seen."""
     return round(value, 1)
+
+
+def corners(data: str) -> Iterator[tuple[str, float, float]]:
+    """Read a path in SVG's words, as far as charts use them: each step with where it leads.
+
+    Steps are ``M`` (begin there), ``L`` (draw a line to there), ``Z`` (close the outline).
+
+    >>> list(corners("M1 2h3V9"))
+    [('M', 1.0, 2.0), ('L', 4.0, 2.0), ('L', 4.0, 9.0)]
+    """
+    x = y = 0.0
+    begin = (x, y)
+    for letter, written in _STEP.findall(data):
+        numbers = [float(number) for number in _NUMBER.findall(written)]
+        base_x, base_y = (x, y) if letter.islower() else (0.0, 0.0)
+        match letter.upper():
+            case "Z":
+                x, y = begin
+                yield "Z", x, y
+                continue
+            case "H":
+                x = base_x + numbers[0]
+            case "V":
+                y = base_y + numbers[0]
+            case _:
+                x, y = base_x + numbers[0], base_y + numbers[1]
+        if letter.upper() == "M":
+            begin = (x, y)
+        yield "M" if letter.upper() == "M" else "L", x, y

@@ -1,12 +1,12 @@
 """Marks of a chart as PNG or PDF, drawn by Matplotlib; needs the extra ``plot``."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from sacct_ingest.errors import PlotError, how_to_install
-from slurm_plugin.reports.chart_marks import Box, Chart, ChartLabel, ChartPath, Dot, Mark
+from slurm_plugin.reports.chart_marks import Box, Chart, ChartLabel, ChartPath, Dot, Mark, corners
 from slurm_plugin.reports.mark_looks import look_of
 
 try:
@@ -25,9 +25,8 @@ _SETTINGS: Final[dict[Any, Any]] = {
     "lines.scale_dashes": False,  # dashes are said in points
     "pdf.fonttype": 42,  # text stays text: searched, selected, read aloud
 }
-_STEP = re.compile(r"([MLHVZmlhv])([^A-Za-z]*)")
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _SIZE = re.compile(r"(\d+)px")
+_CODES: Final = {"M": Outline.MOVETO, "L": Outline.LINETO, "Z": Outline.CLOSEPOLY}
 _ALIGNMENTS: Final = {"middle": "center", "end": "right"}
 
 
@@ -100,27 +99,6 @@ def outline_of(data: str, right: float = 0.0, down: float = 0.0) -> Outline:
     >>> outline_of("M1 2h3V9").vertices.tolist()
     [[1.0, 2.0], [4.0, 2.0], [4.0, 9.0]]
     """
-    corners, codes = zip(*_corners(data), strict=True)
-    return Outline([(x + right, y + down) for x, y in corners], codes)
-
-
-def _corners(data: str) -> Iterator[tuple[tuple[float, float], Any]]:
-    x = y = 0.0
-    begin = (x, y)
-    for letter, written in _STEP.findall(data):
-        numbers = [float(number) for number in _NUMBER.findall(written)]
-        base_x, base_y = (x, y) if letter.islower() else (0.0, 0.0)
-        match letter.upper():
-            case "Z":
-                x, y = begin
-                yield begin, Outline.CLOSEPOLY
-                continue
-            case "H":
-                x = base_x + numbers[0]
-            case "V":
-                y = base_y + numbers[0]
-            case _:
-                x, y = base_x + numbers[0], base_y + numbers[1]
-        if letter.upper() == "M":
-            begin = (x, y)
-        yield (x, y), Outline.MOVETO if letter.upper() == "M" else Outline.LINETO
+    read = list(corners(data))
+    places = [(x + right, y + down) for _, x, y in read]
+    return Outline(places, [_CODES[step] for step, _, _ in read])

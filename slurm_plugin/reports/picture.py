@@ -1,8 +1,4 @@
-"""What a picture of a curve shows, for every renderer.  Imports nothing heavy.
-
-Drawn by :mod:`slurm_plugin.reports.terminal_plot` as text and by
-:mod:`slurm_plugin.reports.curve_chart` for pages and files.
-"""
+"""What a picture of a curve shows; :mod:`curve_chart` makes marks of it.  Loads nothing heavy."""
 
 import math
 import time

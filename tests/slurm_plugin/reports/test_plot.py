@@ -13,14 +13,13 @@ from predictor.types import Point, Verdict
 from sacct_ingest.errors import PlotError
 from slurm_plugin.cli.plot import show
 from slurm_plugin.protocol.advice_messages import Advice, ObservedPoint, Row
-from slurm_plugin.reports import chart, html
-from slurm_plugin.reports.chart_marks import Box, ChartLabel, ChartPath, Dot
+from slurm_plugin.reports import chart, html, terminal_chart
+from slurm_plugin.reports.chart_marks import Box, Chart, ChartLabel, ChartPath, Dot
 from slurm_plugin.reports.curve_chart import curve
 from slurm_plugin.reports.mark_looks import look_of
 from slurm_plugin.reports.matplotlib_marks import draw as figure_of
 from slurm_plugin.reports.matplotlib_marks import outline_of
 from slurm_plugin.reports.picture import (
-    KNEE,
     NEXT_RUN,
     OBSERVED,
     RECOMMENDED,
@@ -29,7 +28,6 @@ from slurm_plugin.reports.picture import (
     of_advice,
     of_table,
 )
-from slurm_plugin.reports.terminal_plot import Canvas, draw
 from slurm_plugin.reports.time_charts import Moment, ratios, series
 from tests.slurm_plugin.made import history, table
 
@@ -38,9 +36,16 @@ DOT = SIGNS["observed"]
 PROBLEM = Problem("linear_section", "all points in the linear section", 24)
 
 
+def on_terminal(picture, columns=80, rows=25):
+    return terminal_chart.draw(
+        curve(picture, **terminal_chart.size_of(columns, rows)), picture.caption
+    )
+
+
 def plot_lines(text):
-    """What stands right of the axis, from the top."""
-    return [line.split("│", 1)[1] for line in text.splitlines() if "│" in line]
+    """The chart alone, from the top: without title and key."""
+    lines = text.splitlines()
+    return lines[lines.index("run time") : lines.index("")]
 
 
 def columns(text, sign):
@@ -81,30 +86,41 @@ def test_a_wide_interval_does_not_make_the_curve_flat():
 
 
 def test_signs_stand_at_their_node_counts():
-    text = draw(replace(of_table(table(problems=(PROBLEM,))), recommended=3), width=75)
-    area = 75 - 10
-    # From 1 to 32 nodes on a logarithmic axis each doubling is a fifth of the way.
-    fifth = (area - 1) / 5
-    assert columns(text, DOT) == pytest.approx([0, fifth, 2 * fifth, 3 * fifth, 4 * fifth], abs=1)
-    assert columns(text, SIGNS[NEXT_RUN]) == pytest.approx([4.585 * fifth], abs=1)
-    assert columns(text, SIGNS[RECOMMENDED]) == pytest.approx([1.585 * fifth], abs=1)
-    assert "knee: 8" in text
-    assert columns(text, SIGNS[KNEE]) == []  # an observation was made there
+    text = on_terminal(replace(of_table(table(problems=(PROBLEM,))), recommended=3))
+    (axis,) = (line for line in plot_lines(text) if "╵" in line)
+    places = [at for at, sign in enumerate(axis) if sign == "╵"]  # of 1, 2, 4 … 32 nodes
+    assert len(places) == 6
+    doubling = (places[5] - places[0]) / 5
+    assert columns(text, DOT) == pytest.approx(places[:5], abs=1)
+    assert columns(text, SIGNS[NEXT_RUN]) == pytest.approx([places[0] + 4.585 * doubling], abs=1)
+    assert columns(text, SIGNS[RECOMMENDED]) == pytest.approx([places[0] + 1.585 * doubling], abs=1)
+    assert columns(text, "┆") == pytest.approx([places[3]] * len(columns(text, "┆")), abs=1)
+    assert "┆ knee: 8" in text
 
 
 def test_the_curve_falls_and_its_labels_too():
-    text = draw(of_table(table()))
+    text = on_terminal(of_table(table()))
     rows = {line.index(DOT): i for i, line in enumerate(plot_lines(text)) if DOT in line}
     assert [rows[column] for column in sorted(rows)] == sorted(rows.values())
-    labels = [line.split("│")[0].strip() for line in text.splitlines() if "│" in line]
-    shown = [label for label in labels if label]
-    assert shown == ["1 h", "30 min", "20 min", "10 min", "5 min"]
+    labels = [line.split("┈")[0].strip() for line in plot_lines(text) if "┈" in line]
+    assert [label for label in labels if label] == ["1 h", "30 min", "20 min", "10 min", "5 min"]
 
 
 def test_a_history_of_one_node_count_is_a_point():
-    text = draw(of_table(history()))
+    text = on_terminal(of_table(history()))
     assert sum(line.count(SIGNS[OBSERVED]) for line in plot_lines(text)) == 1
-    assert "┴" in text
+    assert "├" in text
+
+
+def test_dashes_are_where_nothing_was_observed():
+    made = of_table(table(nodes=(1, 2, 4, 8, 16, 32), observed=(1, 2, 4)))
+    rows = plot_lines(on_terminal(made))
+    (axis,) = (line for line in rows if "╵" in line)
+    places = [at for at, sign in enumerate(axis) if sign == "╵"]
+    drawn = {at for line in rows for at, sign in enumerate(line) if "\u2801" <= sign <= "\u28ff"}
+    drawn |= {at for line in rows for at, sign in enumerate(line) if sign in SIGNS.values()}
+    assert {*range(places[0], places[2])} <= drawn
+    assert not {*range(places[2] + 1, places[5])} <= drawn
 
 
 @settings(deadline=None, max_examples=60)
@@ -128,9 +144,9 @@ def test_any_curve_fits_its_frame(width, height, unit, seen):
         knee=nodes[0],
         observe=8 * max(seen),
     )
-    lines = plot_lines(draw(made, width=width, height=height))
-    assert len(lines) == max(height, 8)
-    assert all(len(line) <= max(width, 40) - 10 for line in lines)
+    lines = plot_lines(on_terminal(made, width, height))
+    assert len(lines) == max(height, 12)
+    assert all(len(line) <= max(width, 40) for line in lines)
 
 
 def everything():
@@ -161,7 +177,7 @@ def test_a_file_says_all_that_the_drawing_says(tmp_path):
     # One vocabulary: the terminal and the page name the same.
     assert {"change", "run", "try"} < made.names.keys()
     for words in made.names.values():
-        assert words in draw(made)
+        assert words in on_terminal(made)
         assert words in curve(made).legend
         assert f">{words}<" in text
 
@@ -249,11 +265,9 @@ def test_a_file_that_cannot_be_written_is_reported(suffix, tmp_path):
 
 
 def test_braille_dots_are_those_of_unicode():
-    canvas = Canvas(1, 1, (1, 2, 1.0, 2.0))
-    for column in (0, 1):
-        for row in range(4):
-            canvas.dot(column, row)
-    assert list(canvas.lines()) == ["⣿"]
+    lines = "".join(f"M{x} 0V13.9" for x in (0, 3.5))
+    made = Chart("", "", [ChartPath("first", lines)], 14, width=7)
+    assert terminal_chart.draw(made) == "\n⣿"
 
 
 STYLE = html.style()
