@@ -10,9 +10,10 @@ from typing import TypeVar
 
 from predictor.prediction_table import AtLimit, ByType, PredictionTable
 from predictor.problems import problem
-from predictor.table import doubtful
+from predictor.table import doubtful, of_kind
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.input_sizes import NAMES as INPUT_SIZES
+from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.scripts.engines import folder_template
 
 _Table = TypeVar("_Table", PredictionTable, ByType)
@@ -32,6 +33,21 @@ def folder_digest(work_dir: str) -> str:
 def digest_of_folder(folder: str) -> str:
     """Short digest of a working directory that has nothing volatile in it any more."""
     return blake2b(folder.rstrip("/").encode(errors="replace"), digest_size=6).hexdigest()
+
+
+def for_submission(
+    table: PredictionTable, *, work_dir: str, changed_s: float | None, script: str, warned: bool
+) -> PredictionTable:
+    """Table for a job as it comes in: of this folder, inputs and script.
+
+    work_dir, changed_s: as of `for_inputs`.
+    script: as of `for_script`.
+    warned: whether the script asks for a signal before its limit; such jobs save their state,
+        and the accounting has the options of the command line alone.
+    """
+    made = for_script(for_inputs(table, work_dir, changed_s), script)
+    until_limit = warned and made.kind is JobKind.WORK and made.to_limit is not None
+    return of_kind(made, JobKind.UNTIL_LIMIT) if until_limit else made
 
 
 @lru_cache(maxsize=1024)

@@ -27,7 +27,7 @@ from slurm_plugin.cli.input_files import WAIT_S, look_at_own
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.cli.table_settings import table_settings
 from slurm_plugin.config.settings import data_folder
-from slurm_plugin.decision.job_keys import identity_of
+from slurm_plugin.decision.submitted_job import identity_of
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.slurm_conf import cluster_name

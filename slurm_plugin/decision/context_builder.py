@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from msgspec.structs import replace
 
 from predictor.prediction_table import PredictionTable
-from predictor.submission import for_inputs, for_script
+from predictor.submission import for_submission
 from predictor.table import for_limit, for_type
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.runs.layout import Unit
@@ -23,20 +23,12 @@ from slurm_plugin.config.settings import Config, JobSettings
 from slurm_plugin.decision import sizes
 from slurm_plugin.decision.allowed_counts import PolicySettings
 from slurm_plugin.decision.bookings import Bookings
-from slurm_plugin.decision.eligibility import (
-    as_kind,
-    deadline_of,
-    distrust,
-    learns,
-    names_of,
-    resolve,
-    submitted,
-)
-from slurm_plugin.decision.job_keys import asked_job, attributes_of, identity_of
+from slurm_plugin.decision.eligibility import deadline_of, distrust, learns, resolve
 from slurm_plugin.decision.lookup import PredictionLookup, shared_by
 from slurm_plugin.decision.request import Request
 from slurm_plugin.decision.situation import PlaceOption, Situation
 from slurm_plugin.decision.sized_supply import sized_supply, sizes_between
+from slurm_plugin.decision.submitted_job import SubmittedJob, names_of, submitted
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import AllocationRequest, Job
 from slurm_plugin.slurm.cluster_state import Awaited, Cluster, Partition, RequestRules
@@ -149,16 +141,17 @@ def _behind(request: Request, awaited: Awaited) -> Request:
     return replace(request, begin_s=begin_s, awaited=awaited.jobs, begin_known=known)
 
 
-def _due(requested: _Requested, job: Job, now_s: float) -> _Requested | None:
+def _due(requested: _Requested, now_s: float) -> _Requested | None:
     """Give what follows from a request, with the deadline that its words mean at this moment.
 
     None where they mean none any more, as the last day of February in the next year.
     """
     identity, site, request, table = requested
     try:
-        return identity, site, replace(request, deadline_s=deadline_of(job, now_s)), table
+        deadline_s = deadline_of(request.deadline, now_s)
     except ValueError:
         return None
+    return identity, site, replace(request, deadline_s=deadline_s), table
 
 
 class ContextBuilder:
@@ -242,7 +235,7 @@ class ContextBuilder:
         cached = self._cache  # another thread may exchange the tables, and begin with none
         requested = cached.get(key)
         if requested is not None and requested[2].deadline_s is not None:
-            requested = _due(requested, job, now_s)
+            requested = _due(requested, now_s)
         if requested is None:
             requested = self._follow(
                 job,
@@ -261,14 +254,13 @@ class ContextBuilder:
             request = _behind(request, awaited)
         supply = partition.supply if partition and request.unit is Unit.NODES else None
         if request.unit is not Unit.NODES and partition and cluster and table:
-            own = sizes.sizes_of(asked, partition)[table.unit]
             between = sizes_between(request.low, request.high, table) if prompt else table.nodes
             supply = sized_supply(
                 asked,
                 table,
                 [size for size in between if size % request.segment == 0],
                 partial(self._partition, cluster),
-                own=own,
+                own=request.given[0],
                 margin=self._config.policy.memory_margin,
             )
         made = Situation(
@@ -356,37 +348,36 @@ class ContextBuilder:
         acting: bool,
         guess_in: str | None,
     ) -> _Requested:
-        identity = identity_of(job)
+        one = SubmittedJob.of(job, rules)
+        identity = one.identity
         self._budget.check()
-        names = names_of(job, identity.application or job.name)
-        site = self._config.for_job(names)
+        site = self._config.for_job(one.names)
         tags = () if private else self._config.sharing.tags
         shared = shared_by(tags, identity, sharing)
         table = self._tables.find(
             identity,
-            (
-                *sizes.layouts_of(job, rules, het=job.het_job_offset is not None),
-                *sizes.size_layouts_of(job, rules),
-            ),
+            one.layouts,
             shared=tuple(shared),
-            attributes=partial(attributes_of, job, rules, identity.script, account),
+            attributes=partial(one.attributes, account),
             acting=acting,
         )
         self._budget.check()
-        table = table and sizes.in_unit(table, job, rules)
+        table = table and sizes.in_unit(table, one.sizes)
         if guess_in is not None and (table is None or table.level == KeyLevel.USER):
-            table = self._guess(job, rules, guess_in, private=private) or table
+            table = self._guess(one, guess_in, private=private) or table
         off = table is not None and self._tables.is_off(table)
         if table is not None:
-            table = for_inputs(table, job.work_dir, job.inputs_changed_s)
-            table = for_script(table, identity.script)
-            table = as_kind(table, job)
+            table = for_submission(
+                table,
+                work_dir=job.work_dir,
+                changed_s=job.inputs_changed_s,
+                script=identity.script,
+                warned=bool(one.script.option("signal")),
+            )
         opt_in = self._config.opt_in
         request = resolve(
-            job,
+            one,
             table,
-            rules=rules,
-            names=names,
             settings=site,
             opt_in=opt_in,
             now_s=now_s,
@@ -395,7 +386,7 @@ class ContextBuilder:
                 site,
                 user=job.user_name,
                 shared=shared,
-                own_runs=1 if learns(job, opt_in, names, site) else self._config.sharing.own_runs,
+                own_runs=1 if learns(one, opt_in, site) else self._config.sharing.own_runs,
                 off=off,
             ),
             with_least=self._keeps_limit,
@@ -405,14 +396,12 @@ class ContextBuilder:
         )
         return identity, site, request, table
 
-    def _guess(
-        self, job: Job, rules: RequestRules | None, partition: str, *, private: bool
-    ) -> PredictionTable | None:
+    def _guess(self, one: SubmittedJob, partition: str, *, private: bool) -> PredictionTable | None:
         """Table of a job whose command never ran, by what other jobs took; None: there is none."""
         site = self._config.sharing.first_runs is FirstRuns.SITE
         return self._tables.neighbours.table(
-            job.user_name,
-            asked_job(job, rules, partition),
+            one.job.user_name,
+            one.beside_others(partition),
             others=site and not private,
             confidence=self._config.fit.confidence,
         )

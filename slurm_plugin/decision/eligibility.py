@@ -2,34 +2,29 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import gcd, inf, lcm
-from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from predictor.prediction_table import PredictionTable
-from predictor.table import of_kind
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.runs.submission import JobKind
-from sacct_ingest.scripts.job_script import parse_script, script_options
-from sacct_ingest.scripts.script_sizes import fixed_sizes
-from sacct_ingest.text.tag import Tag, parse_tag, tag_fault
+from sacct_ingest.text.tag import Tag
 from sacct_ingest.text.time_spec import parse_time
 from slurm_plugin.config import setting_types as types
 from slurm_plugin.config.settings import JobNames, JobSettings, OptIn
 from slurm_plugin.decision import sizes
-from slurm_plugin.decision.request import JobScript, Request
+from slurm_plugin.decision.request import Request
+from slurm_plugin.decision.submitted_job import SubmittedJob, submitted
 from slurm_plugin.decision.time_limits import MINUTE_S
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.protocol.request_messages import AllocationRequest, HookLevel, Job
-from slurm_plugin.slurm.cluster_state import RequestRules
-from slurm_plugin.slurm.footprint import memory_bytes
+from slurm_plugin.protocol.request_messages import HookLevel, Job
 from slurm_plugin.slurm.job_request import LEFT_ALONE
 
 _EXPAND = re.compile(r"(?:^|[,?])expand:", re.IGNORECASE)
 _MOST_DIGITS = 9  #: of a node count
-#: What a list of node counts begins with; to read all options of each script takes longer.
-_LISTED = re.compile(r"(?:N|-no[a-z]*)[ \t=]*[\"']*\d[\d\"'-]*[,:]")
 _LEFT_ALONE = tuple((field, Reason[name]) for _, field, _, name in LEFT_ALONE)
 UNBOUNDED = 2**31  #: most nodes of a request that names no most
 
@@ -38,83 +33,68 @@ UNBOUNDED = 2**31  #: most nodes of a request that names no most
 _CPUS_PER_TASK = re.compile(r"^cpu[:=]\d+$")
 
 
-@dataclass(frozen=True, slots=True)
-class CountRange:
-    """Node counts that a job may get; ``fixed`` says why it must not be changed."""
+class CountRange(msgspec.Struct, frozen=True):
+    """Sizes that a job may get, in one unit; ``fixed`` says why it must not be changed."""
 
     low: int
     high: int
     fixed: Reason | None = None
+    unit: Unit = Unit.NODES
+    step: int = 1  #: all are multiples of it
+    given: tuple[int, int] = (0, 0)  #: fewest and most that its user gave; 0: none
+    nearest: int | None = None  #: to what its user gave, where that is one; None: Slurm's choice
 
 
-def names_of(job: Job, application: str) -> JobNames:
-    """Give what the site's rules choose a job by."""
-    return JobNames(job.partition, job.account, job.qos, job.user_name, application)
+def sizes_for(one: SubmittedJob, opt_in: OptIn, table: PredictionTable | None) -> CountRange:
+    """Sizes of a job as its user and the site want it, in the unit of its table.
 
-
-def script_of(job: Job) -> JobScript:
-    """Give the texts of a job that may say sizes themselves."""
-    return JobScript(job.script, job.input_text, " ".join(job.argv[1:]))
-
-
-def submitted(job: Job) -> dict[str, Any]:
-    """Give the fields of a request that are as the job was submitted."""
-    return {
-        "begin_given": bool(job.begin_time),
-        "resources": AllocationRequest.of(job),
-        "script": script_of(job),
-        "tag": parse_tag(job.comment),
-        "tag_fault": tag_fault(job.comment),
-        "array": job.array_inx,
-        "hook": job.hook,
-        "name": job.name,
-        "work_dir": job.work_dir,
-        "inputs": job.inputs,
-    }
-
-
-def span_of(job: Job, tag: Tag | None, opt_in: OptIn, names: JobNames) -> CountRange:
-    """Node counts of a job as its user and the site want it.
-
-    job: the request.
-    tag: that of its comment.
-    opt_in: the site's settings.
-    names: what the site's rules choose it by.
+    opt_in: which jobs the site offers other sizes.
     """
-    span = _asked(job, tag, opt_in, names)
+    if table is not None and table.unit is not Unit.NODES:
+        return _in_cores(one, opt_in, table)
+    job = one.job
+    given = job.min_nodes or 0, job.max_nodes or 0
+    return replace(span_of(one, opt_in), step=_segment_of(one), given=given)
+
+
+def span_of(one: SubmittedJob, opt_in: OptIn) -> CountRange:
+    """Node counts of a job as its user and the site want it."""
+    job, tag, span = one.job, one.tag, _asked(one, opt_in)
     opted_out = Reason.OPTED_OUT if tag and tag.off else None
-    fixed = opted_out or _placed(job) or span.fixed or fixed_layout(job)
+    fixed = opted_out or _placed(one) or span.fixed or fixed_layout(job)
     # On other counts than its script names, torchrun's processes would wait for ever.
-    if fixed is None and "torchrun" in job.script and "nodes" in fixed_sizes(job.script):
+    if fixed is None and "torchrun" in job.script and "nodes" in one.script.fixed_sizes():
         fixed = Reason.FIXED_BY_SCRIPT
     return CountRange(span.low, span.high, fixed)
 
 
-def size_span_of(
-    job: Job, tag: Tag | None, opt_in: OptIn, names: JobNames, table: PredictionTable
-) -> CountRange:
-    """Sizes of a job, in the unit of its table, as its user or the site wants them.
-
-    0: only its own.
-    """
+def _in_cores(one: SubmittedJob, opt_in: OptIn, table: PredictionTable) -> CountRange:
+    """Numbers of CPUs or GPUs that a job may get; only its own where nobody offers others."""
+    job, tag, own = one.job, one.tag, one.sizes.count(table.unit)
     option = sizes.size_option_of(job, table)
-    ends, step = _ends(tag, opt_in, names, option.value), sizes.step_of(job, option)
+    ends, step = _ends(tag, opt_in, one.names, option.value), sizes.step_of(job, option)
     offered = ends and (ends[0] * step, ends[1] * step)
-    fixed = (Reason.OPTED_OUT if tag and tag.off else None) or _placed(job)
+    fixed = (Reason.OPTED_OUT if tag and tag.off else None) or _placed(one)
     if fixed is None and not job.script and job.hook < HookLevel.COMMANDS:
         fixed = Reason.INTERACTIVE
     if fixed is None and offered and job.hook < HookLevel.SIZES:
         fixed = Reason.OLD_HOOK
     if fixed is None and offered and sizes.ranks_of_gpus(job, table):
         fixed = Reason.FIXED_TASKS
-    if fixed is None and offered and sizes.fixed_by_script(script_of(job), job, table):
+    if fixed is None and offered and sizes.fixed_by_script(one.script, job, table):
         fixed = Reason.FIXED_BY_SCRIPT
-    low, high = offered or (0, 0)
-    return CountRange(low, high, fixed or (None if offered else Reason.FIXED_CPUS))
+    if fixed is None and not offered:
+        fixed = Reason.FIXED_CPUS
+    low, high = offered or (own, own)
+    step *= one.script.task_multiple() if option is sizes.SizeOption.TASKS else 1
+    nearest = min(max(own, low), high)
+    nearest = nearest if nearest == own else max(nearest - nearest % step, low)
+    return CountRange(low, high, fixed, table.unit, step, (own, own), nearest)
 
 
-def _asked(job: Job, tag: Tag | None, opt_in: OptIn, names: JobNames) -> CountRange:
-    ends = _ends(tag, opt_in, names, "nodes")
+def _asked(one: SubmittedJob, opt_in: OptIn) -> CountRange:
+    job, tag = one.job, one.tag
+    ends = _ends(tag, opt_in, one.names, "nodes")
     offered = CountRange(*ends) if ends else None
     if job.min_nodes is None and job.max_nodes is None:
         return offered or CountRange(1, 1, fixed_layout(job) or Reason.NOT_OPTED_IN)
@@ -140,25 +120,26 @@ def _ends(tag: Tag | None, opt_in: OptIn, names: JobNames, size: str) -> tuple[i
     return None
 
 
-def _placed(job: Job) -> Reason | None:
+def _placed(one: SubmittedJob) -> Reason | None:
     """Which other option of the job leaves no choice of nodes: a node list, an array, ..."""
+    job = one.job
     bound = (
         (job.het_job_offset is not None, Reason.HET),
         *((bool(getattr(job, field)), reason) for field, reason in _LEFT_ALONE),
-        (_lists_sizes(job), Reason.NODE_SIZES),
+        (_lists_sizes(one), Reason.NODE_SIZES),
         (bool(_EXPAND.search(job.dependency)), Reason.DEPENDENCY),
     )
     return next((reason for holds, reason in bound if holds), None)
 
 
-def _lists_sizes(job: Job) -> bool:
+def _lists_sizes(one: SubmittedJob) -> bool:
     """Tell whether the job names several counts, of which slurmctld shows the hook the ends."""
+    job = one.job
     if job.node_sizes or job.min_nodes == job.max_nodes:
         return job.node_sizes
     # What the command line says goes before the script.
-    listed = _LISTED.search(job.script)
-    counts = script_options(job.script).get("nodes") if listed else None
-    return counts is not None and _fewest(counts) == job.min_nodes
+    fewest = _fewest(one.script.option("nodes"))
+    return fewest is not None and fewest == job.min_nodes
 
 
 def _fewest(listed: str) -> int | None:
@@ -192,12 +173,12 @@ def _derived(job: Job) -> bool:
     return job.num_tasks == tasks and job.min_cpus == tasks * (job.cpus_per_task or 1)
 
 
-def _segment_of(job: Job, script: JobScript) -> int:
+def _segment_of(one: SubmittedJob) -> int:
     """Node counts are multiples of this: ``--segment``, and groups of tasks on all nodes."""
+    job, script = one.job, one.script
     segment = job.segment_size or 1
-    if "--segment" in job.script:  # job_submit sees it from 25.11 on
-        text = script_options(job.script).get("segment") or ""
-        segment = lcm(segment, int(text)) if text.isdecimal() and 0 < len(text) < 5 else segment
+    text = script.option("segment")  # job_submit sees it from 25.11 on
+    segment = lcm(segment, int(text)) if text.isdecimal() and len(text) < 5 else segment
     if not job.ntasks_per_node:
         return segment
     groups = script.task_multiple()
@@ -218,11 +199,9 @@ def proven_counts(table: PredictionTable, own: int) -> tuple[int, ...]:
 
 
 def resolve(  # noqa: PLR0913 - each by its name
-    job: Job,
+    one: SubmittedJob,
     table: PredictionTable | None,
     *,
-    rules: RequestRules | None,
-    names: JobNames,
     settings: JobSettings,
     opt_in: OptIn,
     now_s: float,
@@ -234,8 +213,6 @@ def resolve(  # noqa: PLR0913 - each by its name
 ) -> Request:
     """Count the request of a job in the unit of its table, with deadline and limit in seconds.
 
-    rules: of its partition, whose default limit holds where the job gives none.
-    names: what the site's rules choose it by.
     settings: what the site wants for such jobs.
     opt_in: which jobs the site offers other sizes.
     now_s: time that relative deadlines count from, seconds since the epoch.
@@ -245,30 +222,13 @@ def resolve(  # noqa: PLR0913 - each by its name
     lengthen: whether the site lets limits become longer.
     reopens: whether nimod may give a job its range back.
     """
-    tag, script = parse_tag(job.comment), script_of(job)
-    sized = table is not None and table.unit is not Unit.NODES
-    if table is not None and sized:
-        span = size_span_of(job, tag, opt_in, names, table)
-    else:
-        span = span_of(job, tag, opt_in, names)
-    fixed, deadline_s = span.fixed, None
+    job, tag, counts = one.job, one.tag, sizes_for(one, opt_in, table)
+    sized, fixed, deadline_s = counts.unit is not Unit.NODES, counts.fixed, None
     try:
-        deadline_s = deadline_of(job, now_s)
+        deadline_s = deadline_of(one.deadline, now_s)
     except ValueError:
         fixed = fixed or Reason.DEADLINE_UNREADABLE
-    limit_s = limit_of(job, rules)
     least_s = 60.0 * job.time_min if job.time_min else None
-    low, high, step, nearest = span.low, span.high, _segment_of(job, script), None
-    given = job.min_nodes or 0, job.max_nodes or 0
-    if table is not None and sized:
-        own = sizes.sizes_of(job, rules)[table.unit]
-        given = own, own
-        low, high = (low, high) if high else (own, own)
-        option = sizes.size_option_of(job, table)
-        step = sizes.step_of(job, option)
-        step *= script.task_multiple() if option is sizes.SizeOption.TASKS else 1
-        nearest = min(max(own, low), high)
-        nearest = nearest if nearest == own else max(nearest - nearest % step, low)
     soft = plans_softly and settings.soft is types.SoftUse.ON and _plans(job, tag)
     site_use = settings.time_limit
     if soft and site_use is types.TimeUse.SET:
@@ -278,20 +238,21 @@ def resolve(  # noqa: PLR0913 - each by its name
         use is types.MemoryUse.TAG and memory == types.MemoryUse.AUTO
     )
     return Request(
-        low=low,
-        high=high,
-        unit=table.unit if table else Unit.NODES,
-        asked=nearest,
-        segment=step,
-        limit_s=least_s or limit_s,  # backfill may shorten a job down to time_min
-        asked_limit_s=limit_s,
+        low=counts.low,
+        high=counts.high,
+        unit=counts.unit,
+        asked=counts.nearest,
+        segment=counts.step,
+        limit_s=least_s or one.limit_s,  # backfill may shorten a job down to time_min
+        asked_limit_s=one.limit_s,
         least_s=least_s,
         limit_raisable=job.time_min is None and job.time_limit is not None and lengthen,
         with_least=with_least,
+        deadline=one.deadline,
         deadline_s=deadline_s,
-        deadline_limit_s=_deadline_limit_of(job, rules),
+        deadline_limit_s=_deadline_limit_of(one),
         begin_s=job.begin_time if job.begin_time else -inf,
-        mem_node_bytes=None if sized else memory_bytes(job, rules),
+        mem_node_bytes=None if sized else one.mem_node_bytes,
         lower_memory=fixed not in _UNTIMED and lowers,
         orders_places=fixed not in _UNTIMED and _orders(job, tag, settings),
         fixed=fixed,
@@ -299,44 +260,43 @@ def resolve(  # noqa: PLR0913 - each by its name
         time_use=_time_use(job, tag, fixed, site_use, sized=sized),
         soft=soft,
         reopens=reopens and not sized and deadline_s is None and sizes.only_nodes(job),
-        given=given,
+        given=counts.given,
         objective=next(
-            (one for one in types.Objective if tag and one.value == tag.objective),
+            (aim for aim in types.Objective if tag and aim.value == tag.objective),
             settings.objective,
         ),
-        explore=_explores(span, tag, settings),
-        proven=() if sized or fixed is not Reason.FIXED_COUNT else _proven(job, table, settings),
+        explore=_explores(counts, tag, settings),
+        proven=() if sized or fixed is not Reason.FIXED_COUNT else _proven(one, table, settings),
         **submitted(job),
     )
 
 
-def _proven(job: Job, table: PredictionTable | None, settings: JobSettings) -> tuple[int, ...]:
+def _proven(
+    one: SubmittedJob, table: PredictionTable | None, settings: JobSettings
+) -> tuple[int, ...]:
     """Find counts that a job of one count may get: its user completed the script on them."""
+    job = one.job
     if settings.proven is types.Proven.OFF or not table or not job.script or not job.min_nodes:
         return ()
     counts = proven_counts(table, job.min_nodes)
-    tied = not counts or fixed_layout(job) or {"nodes", "tasks"} & {*fixed_sizes(job.script)}
+    tied = not counts or fixed_layout(job) or {"nodes", "tasks"} & {*one.script.fixed_sizes()}
     return () if tied else counts
 
 
-def deadline_of(job: Job, now_s: float) -> float | None:
-    """Deadline of a job; that of its script where the hook could not see the option.
+def deadline_of(text: str, now_s: float) -> float | None:
+    """Moment that the words of a deadline mean, seconds since the epoch; None: there are none.
 
-    Raises ValueError: it cannot be read.
+    Raises ValueError: they cannot be read.
     """
-    text = job.deadline
-    if not text and "deadline" in job.script:
-        text = parse_script(job.script).options.get("deadline") or ""
     return parse_time(text, now_s=now_s) if text else None
 
 
-def learns(job: Job, opt_in: OptIn, names: JobNames, settings: JobSettings) -> bool:
+def learns(one: SubmittedJob, opt_in: OptIn, settings: JobSettings) -> bool:
     """Whether a job may run on a count that was not tried: it has a range of counts."""
-    tag = parse_tag(job.comment)
-    span = span_of(job, tag, opt_in, names)
-    offered = (_ends(tag, opt_in, names, one.value) for one in sizes.SizeOption)
+    tag, span = one.tag, span_of(one, opt_in)
+    offered = (_ends(tag, opt_in, one.names, option.value) for option in sizes.SizeOption)
     spans = (span, *(CountRange(*ends) for ends in offered if ends))
-    return any(_explores(one, tag, settings) for one in spans)
+    return any(_explores(span, tag, settings) for span in spans)
 
 
 def _explores(span: CountRange, tag: Tag | None, site: JobSettings) -> bool:
@@ -347,31 +307,14 @@ def _explores(span: CountRange, tag: Tag | None, site: JobSettings) -> bool:
     )
 
 
-def limit_of(job: Job, rules: RequestRules | None) -> float | None:
-    """Time limit of a job in seconds; that of its partition where it names none."""
-    default = (rules.default_time_s or rules.max_time_s) if rules else None
-    return 60.0 * job.time_limit if job.time_limit else default
-
-
-def as_kind(table: PredictionTable, job: Job) -> PredictionTable:
-    """Table that knows what its job's script says: one that asks for a warning saves its state.
-
-    The accounting has the options of the command line alone.
-    """
-    may_be = table.kind is JobKind.WORK and table.to_limit is not None
-    if may_be and job.script and "signal" in script_options(job.script):
-        return of_kind(table, JobKind.UNTIL_LIMIT)
-    return table
-
-
-def _deadline_limit_of(job: Job, rules: RequestRules | None) -> float:
+def _deadline_limit_of(one: SubmittedJob) -> float:
     """Seconds that Slurm wants between a job's start and its deadline.
 
     Of several limits it takes the first: ``--time-min``, ``--time``, ``DefaultTime`` of the
     partition.  A job without any has what is left until the deadline, one minute at least.
     """
-    own_s = 60.0 * (job.time_min or job.time_limit or 0)
-    default_s = rules.default_time_s if rules else None
+    own_s = 60.0 * (one.job.time_min or one.job.time_limit or 0)
+    default_s = one.rules.default_time_s if one.rules else None
     return own_s or default_s or MINUTE_S
 
 

@@ -7,6 +7,7 @@ from operator import attrgetter
 import msgspec
 
 from sacct_ingest.runs.layout import Unit
+from sacct_ingest.scripts.job_script import parse_script
 from sacct_ingest.scripts.script_sizes import fixed_sizes, task_multiple
 from sacct_ingest.text.tag import Tag
 from slurm_plugin.config.setting_types import Objective, TimeUse
@@ -22,6 +23,10 @@ class JobScript(msgspec.Struct, frozen=True):
     text: str = ""  #: of the batch script; empty: there is none
     input_text: str = ""  #: of input files that fix a number of tasks
     arguments: str = ""  #: of the script, with spaces between them
+
+    def option(self, name: str) -> str:
+        """Give what a ``#SBATCH`` line says of an option; empty: nothing."""
+        return parse_script(self.text).options.get(name) or "" if self.text else ""
 
     def fixed_sizes(self) -> Mapping[str, str]:
         """Give the words that fix sizes; see `sacct_ingest.scripts.script_sizes.fixed_sizes`."""
@@ -92,6 +97,7 @@ class Request(CountRequest, frozen=True, kw_only=True):
     name: str = ""
     work_dir: str = ""
     inputs: str = ""  #: sizes of its input files
+    deadline: str = ""  #: in its user's words, which mean another moment each time
 
     def least_limit_s(self, limit_s: float | None) -> float:
         """Least time in seconds that Slurm wants between start and deadline of a job.

@@ -16,6 +16,7 @@ from enum import StrEnum
 from math import ceil
 from typing import TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from predictor.prediction_table import PredictionTable
@@ -26,7 +27,7 @@ from slurm_plugin.decision.request import JobScript
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.request_messages import ResourceRequest
 from slurm_plugin.slurm.cluster_state import NodeRules, Partition
-from slurm_plugin.slurm.footprint import footprint, gpu_count, gpu_type
+from slurm_plugin.slurm.footprint import Footprint, footprint, gpu_count, gpu_type
 
 _Resources = TypeVar("_Resources", bound=ResourceRequest)
 
@@ -39,15 +40,41 @@ class SizeOption(StrEnum):
     GPUS = "gpus"
 
 
-def sizes_of(job: ResourceRequest, rules: NodeRules | None) -> Mapping[Unit, int]:
-    """CPUs and GPUs that a job asks for in all; 0: none, or unknown."""
-    nodes = nodes_of(job)
-    whole = replace(job, min_nodes=nodes or 1, max_nodes=nodes or 1)
-    taken = footprint(whole, rules)
-    alone = taken.alone and not (job.cpus_per_task or job.num_tasks)
-    each = taken.cpus if alone else taken.asked
-    cpus = 0 if alone and rules is None else each * (nodes or 1)
-    return {Unit.CPUS: cpus, Unit.GPUS: max(gpus_of(whole, nodes or 1)[1], 0)}
+class AskedSizes(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes, tasks, CPUs and GPUs that a job asks for, counted once where it comes in."""
+
+    resources: ResourceRequest
+    nodes: int  #: that it surely gets; 0: a range, or as many as its tasks happen to get
+    tasks: int  #: one where it names none
+    cpus: int  #: in all; 0: unknown
+    gpus: int  #: in all; 0: none, or unknown
+    gpu_type: str  #: empty where it names none
+    of_node: Footprint  #: what it takes of each of its nodes
+    known: bool  #: whether the rules of its partition are
+
+    @classmethod
+    def of(cls, job: ResourceRequest, rules: NodeRules | None) -> "AskedSizes":
+        """Count what a job asks for in a partition with these rules; None: they are unknown."""
+        certain = nodes_of(job)
+        nodes = certain or 1
+        taken = footprint(replace(job, min_nodes=nodes, max_nodes=nodes), rules)
+        ranged = job.min_nodes is not None and not certain
+        alone = taken.alone and not (job.cpus_per_task or job.num_tasks)
+        each = taken.cpus if alone else taken.asked
+        return cls(
+            resources=job,
+            nodes=certain,
+            tasks=tasks_of(job),
+            cpus=0 if alone and rules is None else each * nodes,
+            gpus=max(gpus_of(job, nodes)[1], 0),
+            gpu_type=gpu_type_of(job),
+            of_node=footprint(job, rules) if ranged else taken,
+            known=rules is not None,
+        )
+
+    def count(self, unit: Unit) -> int:
+        """Size in CPUs or GPUs; 0: none, or unknown."""
+        return self.gpus if unit is Unit.GPUS else self.cpus
 
 
 def nodes_for(job: ResourceRequest, table: PredictionTable, size: int, partition: Partition) -> int:
@@ -75,15 +102,14 @@ def tasks_of(job: ResourceRequest) -> int:
     return job.num_tasks or (job.ntasks_per_node or 1) * (job.min_nodes or 1)
 
 
-def size_layouts_of(job: ResourceRequest, rules: NodeRules | None) -> tuple[Layout, ...]:
+def size_layouts_of(asked: AskedSizes) -> tuple[Layout, ...]:
     """Layouts that runs must have had where their size is a number of CPUs or GPUs."""
-    nodes, sizes = nodes_of(job), sizes_of(job, rules)
-    cpus, gpus = sizes[Unit.CPUS], sizes[Unit.GPUS]
-    named = gpu_type_of(job)
+    nodes, tasks, named = asked.nodes, asked.tasks, asked.gpu_type
+    cpus, gpus = asked.cpus, asked.gpus
     made = [
-        Layout(tasks_of(job), gpus=gpus, each=Each.JOB, nodes=nodes, gpu_type=named),
-        Layout(cpus=cpus // tasks_of(job), gpus=gpus, each=Each.TASK, nodes=nodes, gpu_type=named),
-        Layout(cpus=cpus // tasks_of(job), gpus=gpus, each=Each.ANY, gpu_type=named),
+        Layout(tasks, gpus=gpus, each=Each.JOB, nodes=nodes, gpu_type=named),
+        Layout(cpus=cpus // tasks, gpus=gpus, each=Each.TASK, nodes=nodes, gpu_type=named),
+        Layout(cpus=cpus // tasks, gpus=gpus, each=Each.ANY, gpu_type=named),
     ]
     if gpus:
         each = -(-cpus // gpus)
@@ -93,17 +119,16 @@ def size_layouts_of(job: ResourceRequest, rules: NodeRules | None) -> tuple[Layo
     return tuple(made)
 
 
-def in_unit(
-    table: PredictionTable, job: ResourceRequest, rules: NodeRules | None
-) -> PredictionTable:
+def in_unit(table: PredictionTable, asked: AskedSizes) -> PredictionTable:
     """Table over nodes for a job that leaves only its nodes open; else as it is."""
     over_cpus = table.unit is Unit.CPUS and table.layout.each is Each.ANY
+    job = asked.resources
     # Tasks and CPUs are those of each node.
     several = job.min_nodes is not None and (job.max_nodes is None or job.max_nodes > 1)
     fixed = bool(job.num_tasks) and not job.ntasks_per_node
-    if not over_cpus or rules is None or not several or fixed:
+    if not over_cpus or not asked.known or not several or fixed:
         return table
-    return over_nodes(table, footprint(job, rules).cpus) or table
+    return over_nodes(table, asked.of_node.cpus) or table
 
 
 def size_option_of(job: ResourceRequest, table: PredictionTable) -> SizeOption:
@@ -264,9 +289,7 @@ def _recounted(tres: str, count: int) -> str:
     return f"{tres[: number.start() + 1]}{count}" if number else f"{tres}:{count}"
 
 
-def layouts_of(
-    job: ResourceRequest, rules: NodeRules | None, *, het: bool = False
-) -> tuple[Layout, ...]:
+def layouts_of(asked: AskedSizes, *, het: bool = False) -> tuple[Layout, ...]:
     """Layouts of runs that can predict a job: on each node, or in all.
 
     CPUs are left open where the job has all of its nodes, whose number may differ, or where the
@@ -278,19 +301,18 @@ def layouts_of(
     if het:
         # Of the other components nothing is known here.
         return (Layout(shape=SOME_SHAPE),)
-    if job.min_nodes is None and (job.num_tasks or gpu_count(job.tres_per_job)):
-        job = replace(job, min_nodes=1, max_nodes=1)  # as the decision has it
+    job, taken, named = asked.resources, asked.of_node, asked.gpu_type
     nodes = job.min_nodes if job.min_nodes == job.max_nodes else None
+    if job.min_nodes is None and (job.num_tasks or gpu_count(job.tres_per_job)):
+        nodes = 1  # as the decision has it
     tasks, each = job.num_tasks or 0, job.ntasks_per_node or 0
-    taken = footprint(job, rules) if rules else None
-    alone = taken.alone if taken else job.shared == 0
-    gpus, all_gpus = (None, None) if alone else gpus_of(job, nodes)
-    named = gpu_type_of(job)
+    gpus, all_gpus = (None, None) if taken.alone else gpus_of(job, nodes)
     if not nodes and ((tasks and not each) or gpus == UNKNOWN_GPUS):
         return (Layout(tasks, in_all=True, gpus=all_gpus, gpu_type=named),)
     each = each or ceil(tasks / (nodes or 1))
     # Runs that did not use CPUs which Slurm had added for memory count without them.
-    either = {taken.cpus: None, taken.asked: None} if taken and not taken.alone else {0: None}
+    counted = asked.known and not taken.alone
+    either = {taken.cpus: None, taken.asked: None} if counted else {0: None}
     of_node = tuple(Layout(each, cpus, gpus=gpus, gpu_type=named) for cpus in either)
     if nodes:
         tasks = tasks or nodes * each

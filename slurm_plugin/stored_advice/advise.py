@@ -10,10 +10,10 @@ from sacct_ingest.runs.submission import SCRIPT
 from sacct_ingest.store import FitRow, RunRow, Store
 from sacct_ingest.store.fits import NEIGHBOURS
 from slurm_plugin.config.settings import Config
-from slurm_plugin.decision.job_keys import identity_of
 from slurm_plugin.decision.lookup import PredictionLookup, shared_by
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.decision.situation import PartitionContext
+from slurm_plugin.decision.submitted_job import identity_of
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.job_request import make_job

@@ -6,8 +6,9 @@ import pytest
 
 from sacct_ingest.scripts.job_script import parse_command_line
 from slurm_plugin.config.setting_types import Mode, TimeUse, Trust
-from slurm_plugin.config.settings import JobNames, JobSettings, OptIn
+from slurm_plugin.config.settings import JobSettings, OptIn
 from slurm_plugin.decision.eligibility import resolve
+from slurm_plugin.decision.submitted_job import SubmittedJob
 from slurm_plugin.slurm.cluster_state import Partition
 from slurm_plugin.slurm.job_request import Submitter, job_fields, make_job
 from slurm_plugin.slurm.node_pool import profile
@@ -67,9 +68,7 @@ def said_to_start(words):
         max_time_s=most and 60.0 * most,
     )
     site = JobSettings(mode=Mode.ENFORCE, time_limit=TimeUse.OFF, trust=Trust.AUTO)
-    request = resolve(
-        job, None, rules=part, names=JobNames(), settings=site, opt_in=OptIn(), now_s=now_s
-    )
+    request = resolve(SubmittedJob.of(job, part), None, settings=site, opt_in=OptIn(), now_s=now_s)
     return max(now_s, request.begin_s) <= request.latest_start_s(request.limit_s)
 
 

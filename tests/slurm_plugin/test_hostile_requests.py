@@ -7,16 +7,23 @@ from itertools import count
 
 import pytest
 
-from slurm_plugin.config.settings import JobNames, OptIn
+from slurm_plugin.config.settings import OptIn
+from slurm_plugin.decision.submitted_job import SubmittedJob
 from slurm_plugin.slurm.footprint import devices, gpu_count
 from tests.sacct_ingest.test_hostile_texts import full, takes_little
 from tests.slurm_plugin.made import job
+
+
+def submitted(**fields):
+    return SubmittedJob.of(job(**fields), None)
+
 
 PARSERS = [
     (
         "slurm_plugin.decision.eligibility",
         lambda m: lambda text: m.span_of(
- job(script=text, min_nodes=1, max_nodes=4), None, OptIn(), JobNames()),
+            submitted(script=text, min_nodes=1, max_nodes=4), OptIn()
+        ),
         [
             full("#SBATCH -N 2 \n"),
             full(" ", before="#SBATCH -N 2", after="x"),
@@ -27,7 +34,7 @@ PARSERS = [
     ),
     (
         "slurm_plugin.decision.eligibility",
-        lambda m: lambda text: m.span_of(job(dependency=text), None, OptIn(), JobNames()),
+        lambda m: lambda text: m.span_of(submitted(dependency=text), OptIn()),
         [full(",expand"), full("?")],
     ),
     (

@@ -20,7 +20,7 @@ from slurm_plugin.decision.levers.lever import Surroundings, TagWord
 from slurm_plugin.decision.memory_need import most_between
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.situation import Situation
-from slurm_plugin.decision.sizes import nodes_of, resized, sizes_of
+from slurm_plugin.decision.sizes import nodes_of, resized
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.request_messages import AllocationRequest, HookLevel
 from slurm_plugin.slurm.footprint import footprint
@@ -131,7 +131,7 @@ def _sizes(case: Situation, decided: Decision) -> tuple[int, int] | None:
     if decided.action is Action.SET and decided.chosen:
         return decided.chosen.nodes, decided.chosen.nodes
     if request.unit is not Unit.NODES:
-        own = sizes_of(job, case.partition)[request.unit]
+        own = request.given[0]
         return (own, own) if own and nodes_of(job) == 1 else None
     if job.min_nodes is None and (job.num_tasks or 1) > 1:
         return None
@@ -143,5 +143,4 @@ def _of_size(case: Situation, size: int) -> AllocationRequest:
     job = case.request.resources
     if case.request.unit is Unit.NODES or case.table is None:
         return replace(job, min_nodes=size, max_nodes=size)
-    own = sizes_of(job, case.partition)[case.request.unit]
-    return job if size == own else resized(job, case.table, size)
+    return job if size == case.request.given[0] else resized(job, case.table, size)

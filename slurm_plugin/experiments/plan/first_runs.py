@@ -6,7 +6,7 @@ from predictor.neighbours import Neighbours, words_of
 from predictor.prediction_table import PredictionTable
 from slurm_plugin.config.setting_types import FirstRuns
 from slurm_plugin.config.settings import Config
-from slurm_plugin.decision.job_keys import asked_job
+from slurm_plugin.decision.submitted_job import SubmittedJob
 from slurm_plugin.experiments.plan.workflow import Task
 from slurm_plugin.protocol.request_messages import Job
 
@@ -25,7 +25,7 @@ def guess(
     if task.samples or not job.time_limit:
         return None
     words = words_of(label, task.command)
-    asked = structs.replace(asked_job(job, None, job.partition), words=words)
+    asked = structs.replace(SubmittedJob.of(job, None).beside_others(job.partition), words=words)
     return past.table(
         job.user_name,
         asked,

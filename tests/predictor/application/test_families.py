@@ -21,8 +21,8 @@ from predictor.tables.of_family import reach
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
 from sacct_ingest.records import KeyLevel
-from slurm_plugin.decision.job_keys import attributes_of
 from slurm_plugin.decision.lookup import PredictionLookup
+from slurm_plugin.decision.submitted_job import SubmittedJob
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.reports.curve_text import render
 from tests.predictor.rows import submitted
@@ -359,7 +359,7 @@ def test_numbers_beside_the_command_are_sizes_too(beside):
 
     def asked(**fields):
         job = Job(user_name="ann", argv=["md.sh"], **fields)
-        values = attributes_of(job, None, "", "")
+        values = SubmittedJob.of(job, None).attributes("")
         table = tables.find(replace(given[0].identity, script=""), attributes=lambda: values)
         return at(table, 2)
 

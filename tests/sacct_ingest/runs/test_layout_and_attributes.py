@@ -16,7 +16,7 @@ from sacct_ingest.runs.layout import (
     size_layouts,
 )
 from sacct_ingest.scripts.signature import identity_of_request
-from slurm_plugin.decision.job_keys import attributes_of
+from slurm_plugin.decision.submitted_job import SubmittedJob
 from slurm_plugin.protocol.request_messages import Job
 from tests.predictor.rows import submitted
 from tests.predictor.tables.test_parts import row
@@ -151,7 +151,7 @@ def test_a_request_has_the_attributes_of_its_run():
     script = identity_of_request(
         user="ann", name="solve", comment="", script=JOB.script, argv=JOB.argv, work_dir=DIR
     ).script
-    asked = attributes_of(JOB, None, script, JOB.account)
+    asked = SubmittedJob.of(JOB, None).attributes(JOB.account)
     assert asked == replace(RUN, script=script).attributes
     assert asked["KPAR"] == "9"
     assert asked["--input"] == "a.dat"

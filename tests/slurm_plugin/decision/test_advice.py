@@ -14,10 +14,10 @@ from predictor.types import Point, Verdict
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.decision.advice import advice_of
-from slurm_plugin.decision.eligibility import submitted
 from slurm_plugin.decision.messages import problem_texts, verdict_text
 from slurm_plugin.decision.request import Request
 from slurm_plugin.decision.situation import Situation
+from slurm_plugin.decision.submitted_job import submitted
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.node_pool import profile
 from tests.slurm_plugin.made import NOW, history, job, partition, rules, table

@@ -16,11 +16,11 @@ from slurm_plugin.config.settings import Config, Deadline, Policy
 from slurm_plugin.decision import messages, policy
 from slurm_plugin.decision.advice import advice_of
 from slurm_plugin.decision.allowed_counts import PolicySettings
-from slurm_plugin.decision.eligibility import submitted
 from slurm_plugin.decision.node_options import DeadlineVerdict
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.decision.request import Request
 from slurm_plugin.decision.situation import Situation
+from slurm_plugin.decision.submitted_job import submitted
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.outlook import NodeUnits, PartitionOutlook
 from tests.slurm_plugin.decision.choosing import tailed

@@ -5,11 +5,11 @@ from itertools import count
 import msgspec
 import pytest
 
-from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config, OptIn, SizesRule
-from slurm_plugin.decision.eligibility import CountRange, names_of, span_of
+from slurm_plugin.decision.eligibility import CountRange, span_of
 from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.decision.submitted_job import SubmittedJob
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Ask, Command, decode_ask
@@ -106,7 +106,7 @@ SITE = OptIn(rules=(SizesRule(partition="moldable", nodes="2-6"),))
 
 def span(opt_in=OPT_IN, **fields):
     one = job(**fields)
-    return span_of(one, parse_tag(one.comment), opt_in, names_of(one, "solve"))
+    return span_of(SubmittedJob.of(one, None), opt_in)
 
 
 def test_a_range_opts_in_with_or_without_an_end():

@@ -267,6 +267,7 @@ def test_a_rule_says_for_which_jobs():
         {"req_nodes": "n[1-8]"},
         {"script": "#!/bin/sh\nsrun -N 8 ./solve\n"},
         {"script": "#!/bin/sh\nmpirun -np 64 ./solve\n"},
+        {"input_text": "numberOfSubdomains 64"},
         {"num_tasks": 64},
         {"script": ""},
         {"reservation": "maintenance"},

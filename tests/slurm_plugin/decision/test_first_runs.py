@@ -6,9 +6,10 @@ import pytest
 from predictor.neighbours import AskedJob, Neighbours, PastJob, PastJobs
 from slurm_plugin.config.setting_types import FirstRuns
 from slurm_plugin.config.settings import Config, Sharing
-from slurm_plugin.decision.job_keys import asked_job, queued_job
+from slurm_plugin.decision.job_keys import queued_job
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.decision.submitted_job import SubmittedJob
 from slurm_plugin.slurm.cluster_state import RawJob
 from tests.slurm_plugin.decision.test_eligibility_and_budget import site
 from tests.slurm_plugin.made import NOW, job
@@ -78,5 +79,5 @@ def test_a_job_in_the_queue_is_compared_as_it_was_when_it_was_submitted():
         work_dir="/home/alice", limit_s=3600.0, tres={"cpu": 8.0, "gres/gpu": 4.0},
         partitions=("batch", "long"),
     )  # fmt: skip
-    assert queued_job(queued) == asked_job(asked, None, "batch")
+    assert queued_job(queued) == SubmittedJob.of(asked, None).beside_others("batch")
     assert len(queued_job(queued).words) > 2

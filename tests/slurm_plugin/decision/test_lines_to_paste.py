@@ -18,9 +18,9 @@ from predictor.types import Point, Verdict
 from sacct_ingest.records import JobState, KeyLevel
 from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.config.settings import Config, Policy, TimeLimit
-from slurm_plugin.decision.job_keys import identity_of
 from slurm_plugin.decision.memory_need import memory_floor
 from slurm_plugin.decision.messages import next_run
+from slurm_plugin.decision.submitted_job import identity_of
 from slurm_plugin.reports.advice_text import render
 from tests.slurm_plugin.decision.choosing import tailed
 from tests.slurm_plugin.decision.submitting import advisor, submit

@@ -13,8 +13,8 @@ from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.runs.sharing import SharedTag
 from slurm_plugin.config.setting_types import MemoryUse, Mode
 from slurm_plugin.config.settings import MemorySettings, ModeRule, Sharing
-from slurm_plugin.decision.job_keys import identity_of
 from slurm_plugin.decision.memory_need import NEVER, memory_floor
+from slurm_plugin.decision.submitted_job import identity_of
 from slurm_plugin.protocol.decision_messages import Change
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.made import NOW, cluster, history, job, partition, table

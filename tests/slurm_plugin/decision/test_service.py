@@ -14,8 +14,8 @@ from sacct_ingest.text.durations import slurm_time
 from sacct_ingest.text.tag import parse_tag
 from slurm_plugin.config.setting_types import Mode, OnMissed, Trust
 from slurm_plugin.config.settings import Deadline, ModeRule, OptIn, TimeLimit
-from slurm_plugin.decision.job_keys import identity_of
 from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.decision.submitted_job import identity_of
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT
 from slurm_plugin.protocol.decision_messages import Answer, Change
 from slurm_plugin.protocol.reasons import Reason

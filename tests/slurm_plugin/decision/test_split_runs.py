@@ -12,9 +12,8 @@ from sacct_ingest.job_run import JobRun
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.scripts.signature import identity_of_request
 from sacct_ingest.store import Store
-from slurm_plugin.decision.job_keys import attributes_of
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.decision.sizes import layouts_of
+from slurm_plugin.decision.submitted_job import SubmittedJob
 from slurm_plugin.protocol.request_messages import Job
 from tests.engine_jobs import job_of, run_of, submissions
 from tests.sacct_ingest.records import SUBMIT_S
@@ -69,8 +68,9 @@ def predicted(tables, kpar):
     identity = identity_of_request(
         user="ada", name="vasp", comment=job.comment, script="", argv=job.argv, work_dir=DIR
     )
-    asked = partial(attributes_of, job, None, identity.script, job.account)
-    table = tables.find(identity, layouts_of(job, None), attributes=asked)
+    one = SubmittedJob.of(job, None)
+    asked = partial(one.attributes, job.account)
+    table = tables.find(identity, one.layouts, attributes=asked)
     assert table is not None
     return table
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from sacct_ingest.runs.layout import UNKNOWN_GPUS, Layout, Unit
+from sacct_ingest.runs.layout import UNKNOWN_GPUS, Layout
 from slurm_plugin.decision.eligibility import fixed_layout
-from slurm_plugin.decision.sizes import change_for, layouts_of, size_layouts_of, sizes_of
+from slurm_plugin.decision.sizes import AskedSizes, change_for, layouts_of, size_layouts_of
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.request_messages import Job
@@ -113,12 +113,14 @@ CORES = partition(node_cpus=16, threads_core=2)
     ],
 )
 def test_the_layout_that_runs_must_have_had(fields, each, in_all):
-    made = layouts_of(request(**fields), CORES)
+    made = layouts_of(AskedSizes.of(request(**fields), CORES))
     assert made == tuple(one for one in (each, in_all) if one is not None)
 
 
 def test_without_a_cluster_only_tasks_are_available():
-    assert layouts_of(request(min_nodes=1, max_nodes=8, ntasks_per_node=4), None) == (Layout(4),)
+    assert layouts_of(
+        AskedSizes.of(request(min_nodes=1, max_nodes=8, ntasks_per_node=4), None)
+    ) == (Layout(4),)
 
 
 ON_TWO = {"min_nodes": 2, "max_nodes": 2}
@@ -145,11 +147,11 @@ UP_TO_EIGHT = {"min_nodes": 1, "max_nodes": 8}
     ],
 )
 def test_gpus_on_each_node_and_in_all(fields, gpus):
-    assert [one.gpus for one in layouts_of(request(**fields), CORES)] == gpus
+    assert [one.gpus for one in layouts_of(AskedSizes.of(request(**fields), CORES))] == gpus
 
 
 def test_gpus_without_a_cluster_are_those_asked_for():
-    made = layouts_of(request(**UP_TO_EIGHT, tres_per_node="gres/gpu:4"), None)
+    made = layouts_of(AskedSizes.of(request(**UP_TO_EIGHT, tres_per_node="gres/gpu:4"), None))
     assert made == (Layout(gpus=4), Layout(in_all=True, gpus=UNKNOWN_GPUS))
 
 
@@ -165,16 +167,16 @@ def test_gpus_without_a_cluster_are_those_asked_for():
 )
 def test_types_of_gpus_that_a_job_names(tres, named):
     job = request(**ON_TWO, **tres)
-    assert {one.gpu_type for one in layouts_of(job, CORES)} == {named}
-    assert {one.gpu_type for one in size_layouts_of(job, CORES)} == {named}
+    assert {one.gpu_type for one in layouts_of(AskedSizes.of(job, CORES))} == {named}
+    assert {one.gpu_type for one in size_layouts_of(AskedSizes.of(job, CORES))} == {named}
 
 
 def test_memory_that_brings_cpus_leaves_both_layouts_open():
     """Runs may have used the CPUs that came with their memory, or not."""
     small = partition(node_cpus=16, max_mem_cpu_mib=1000)
     job = request(min_nodes=1, max_nodes=1, cpus_per_task=4, min_mem_per_node=8000)
-    assert [one.cpus for one in layouts_of(job, small)] == [8, 4, 8, 4]
-    assert sizes_of(job, small)[Unit.CPUS] == 4
+    assert [one.cpus for one in layouts_of(AskedSizes.of(job, small))] == [8, 4, 8, 4]
+    assert AskedSizes.of(job, small).cpus == 4
     own = request(min_nodes=1, max_nodes=1, cpus_per_task=4, min_mem_per_cpu=2000)
-    assert [one.cpus for one in layouts_of(own, small)] == [8, 8]
-    assert sizes_of(own, small)[Unit.CPUS] == 8
+    assert [one.cpus for one in layouts_of(AskedSizes.of(own, small))] == [8, 8]
+    assert AskedSizes.of(own, small).cpus == 8

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from slurm_plugin.decision import service as service_module
-from slurm_plugin.decision.eligibility import submitted
+from slurm_plugin.decision.submitted_job import submitted
 from slurm_plugin.protocol.request_messages import AllocationRequest, Job
 from tests.slurm_plugin.decision.requests_of_all_shapes import SITES, requests, service
 from tests.slurm_plugin.made import NOW
@@ -81,7 +81,7 @@ EXAMPLES = {
 RESOLVING = {
     "decision/context_builder.py",
     "decision/eligibility.py",
-    "decision/job_keys.py",
+    "decision/submitted_job.py",
     "decision/service.py",
     "decision/tickets.py",
     "slurm/job_request.py",

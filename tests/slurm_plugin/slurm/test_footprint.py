@@ -10,10 +10,11 @@ import pytest
 
 from predictor.memory import Memory
 from slurm_plugin.config.setting_types import Mode, TimeUse, Trust
-from slurm_plugin.config.settings import JobNames, JobSettings, OptIn
+from slurm_plugin.config.settings import JobSettings, OptIn
 from slurm_plugin.decision.eligibility import resolve
 from slurm_plugin.decision.policy import decide
 from slurm_plugin.decision.situation import Situation
+from slurm_plugin.decision.submitted_job import SubmittedJob
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.footprint import footprint, memory_bytes
@@ -117,9 +118,7 @@ def chosen(part, **fields):
     recorded = table(memory=(Memory(4, need), Memory(8, need), Memory(10, need)))
     one = job(**fields)
     site = JobSettings(mode=Mode.ENFORCE, time_limit=TimeUse.OFF, trust=Trust.AUTO)
-    asked = resolve(
-        one, None, rules=part, names=JobNames(), settings=site, opt_in=OptIn(), now_s=NOW
-    )
+    asked = resolve(SubmittedJob.of(one, part), None, settings=site, opt_in=OptIn(), now_s=NOW)
     made = decide(Situation(asked, recorded, part.supply, rules(), NOW))
     return made.chosen.nodes if made.chosen else None
 
