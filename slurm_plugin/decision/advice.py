@@ -22,6 +22,7 @@ from slurm_plugin.decision import policy as choosing
 from slurm_plugin.decision.allowed_counts import is_own_work, is_serial, is_supported, scales
 from slurm_plugin.decision.array_end import array_text
 from slurm_plugin.decision.failures import failures_text
+from slurm_plugin.decision.levers import deadline
 from slurm_plugin.decision.limit_advice import LimitBasis, basis_of, limits_to_ask, reservation_text
 from slurm_plugin.decision.memory_need import memory_to_ask
 from slurm_plugin.decision.node_options import STARTING_S, Option, end_differences
@@ -165,7 +166,7 @@ def _deadline_text(case: Situation, supply: Supply, others: Callable[[], Sequenc
     if decided.reason in MISSED:
         places = others() if request.unit is Unit.NODES else ()
         decided = replace(decided, remedies=choosing.remedies(submitted, places, decided))
-    return messages.deadline_text(decided, request, now_s=case.now_s)
+    return deadline.text_of(decided, request, now_s=case.now_s)
 
 
 def may_be_pasted(case: Situation, table: PredictionTable) -> bool:

@@ -22,21 +22,20 @@ from slurm_plugin.protocol.reasons import MISSED, Reason
 
 def permitted(case: Situation, decided: Decision) -> Answer:
     """Answer with as much of a decision as the mode of the job permits."""
-    mode, request, now_s = case.site.mode, case.request, case.now_s
+    mode, request = case.site.mode, case.request
     answer = Answer(reason=decided.reason)
     if mode is Mode.OBSERVE:
         return answer
     lines: list[str] = []
     change = Change()
-    if mode is Mode.ENFORCE and decided.action is Action.REFUSE:
+    if any(one.refuses for one in decided.adjustments):
         answer.action = "refuse"
     elif mode is Mode.ENFORCE:
         change = change_of(decided.adjustments)
         lines += lines_of(decided.adjustments, every=case.site.tell_changes)
         if change != Change():
             answer.action, answer.set = "set", change
-    replaced = change.time_limit is not None or answer.action == "refuse"
-    due = messages.deadline_lines(decided, request, now_s=now_s, limit_set=replaced)
+    due = [line for one in decided.adjustments for line in one.warnings]
     if mode is Mode.ADVISE and not (due and decided.reason in MISSED):
         lines.insert(0, messages.at_submission(decided, request))
     lines = [*(f"nimo: {line}" for line in due), *lines]

@@ -12,23 +12,23 @@ from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.text.durations import duration_range, duration_text, slurm_time
-from slurm_plugin.decision import policy, sizes
+from slurm_plugin.decision import sizes
 from slurm_plugin.decision.allowed_counts import is_own_work, is_serial
 from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.memory_need import memory_floor
-from slurm_plugin.decision.node_options import STARTING_S, Option
+from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.request import Request
 from slurm_plugin.decision.situation import Situation
-from slurm_plugin.decision.time_limits import MINUTE_S, TimeLimits, whole_minutes
+from slurm_plugin.decision.time_limits import TimeLimits, whole_minutes
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import lower_of
 from slurm_plugin.slurm.footprint import memory_bytes
-from slurm_plugin.text.formatting import clock, count, percent, short_clock
+from slurm_plugin.text.formatting import count, short_clock
 
 #: Why nothing is made of a prediction that a user could paste.
-_UNTRUSTED = (Reason.OUT_OF_BAND, Reason.DISTRUSTED, Reason.OTHERS_RUNS)
+UNTRUSTED = (Reason.OUT_OF_BAND, Reason.DISTRUSTED, Reason.OTHERS_RUNS)
 _MIB = 2**20
 
 
@@ -136,39 +136,6 @@ def _more(case: Situation, memory: int) -> str:
     return f"ask for --mem-per-cpu={2 * each}M" if each else f"ask for --mem={2 * memory // _MIB}M"
 
 
-def deadline_text(decision: Decision, request: Request, *, now_s: float) -> str:
-    """Say in sentences what stands between a job and its deadline; empty: nothing, or unknown."""
-    return "\n".join(map(sentence, deadline_lines(decision, request, now_s=now_s)))
-
-
-def deadline_lines(
-    decision: Decision, request: Request, *, now_s: float, limit_set: bool = False
-) -> list[str]:
-    """Say what Slurm does with a job before its deadline, what such runs take, and what helps.
-
-    The same at submission and in advice.
-
-    decision: of the job as it is asked for.
-    limit_set: whether NIMO writes another time limit into it.
-    """
-    lines = [] if limit_set else _never_started(decision, request, now_s=now_s)
-    return lines + _deadline_lines(decision, request, now_s=now_s)
-
-
-def _never_started(decision: Decision, request: Request, *, now_s: float) -> list[str]:
-    """Say that Slurm hardly starts a job with its limit, where the decision does not say it."""
-    deadline_s, limit_s, best = request.deadline_s, request.limit_s, decision.chosen
-    begin_s = max(now_s, request.begin_s)
-    latest_s = request.latest_start_s(limit_s)
-    told = decision.reason in _DEADLINE
-    if decision.reason is Reason.DEADLINE_UNSURE:  # which may be about another limit
-        told = latest_s >= begin_s
-    if deadline_s is None or not limit_s or told or begin_s + STARTING_S <= latest_s:
-        return []
-    best = None if request.distrusted in _UNTRUSTED else best
-    return [request.unit.words(one) for one in _limit_too_long(best, request, deadline_s, begin_s)]
-
-
 def time_options(limits: TimeLimits | None) -> str:
     """Options of sbatch for a time limit; empty for none.
 
@@ -199,103 +166,6 @@ def better_count(decision: Decision, unit: Unit) -> str:
 
 def _wait(option: Option) -> str:
     return f"{'at most ' if option.bound else ''}{duration_text(option.wait_s)}"
-
-
-def _deadline_lines(decision: Decision, request: Request, *, now_s: float) -> list[str]:
-    best, deadline_s = decision.chosen, request.deadline_s
-    if best is None or deadline_s is None or decision.reason not in _DEADLINE:
-        return []
-    begin_s = max(now_s, request.begin_s)
-    lines = _DEADLINE[decision.reason](best, request, deadline_s, begin_s)
-    if proposals := policy.line(decision.remedies):
-        # Where what would make it names a limit, too, one is enough.
-        named = decision.reason is Reason.DEADLINE_LIMIT and "--time=" in proposals
-        lines = [*(lines[:1] if named else lines), proposals]
-    if decision.action is Action.REFUSE:
-        lines.append("this site refuses such jobs; give it a later deadline or more nodes")
-    return list(map(request.unit.words, lines))
-
-
-def _which(best: Option, request: Request) -> str:
-    only = request.fixed is not None or request.low == request.high
-    best_of = "" if only else f", the best of {request.low} to {request.high}"
-    return f"on {count(best.nodes, 'node')}{best_of}"
-
-
-def _runs(one: Prediction) -> str:
-    return f"{duration_text(one.time_s)}, at most {duration_text(one.high_s)}"
-
-
-def _too_long(best: Option, request: Request, deadline_s: float, begin_s: float) -> list[str]:
-    one = best.prediction
-    return [
-        f"this job is not expected to make its deadline, {clock(deadline_s)}",
-        f"{_which(best, request)}, it runs for {_runs(one)}: even if it "
-        f"starts at {clock(begin_s)}, that may last until {clock(begin_s + one.high_s)}",
-    ]
-
-
-def _limit_too_long(
-    best: Option | None, request: Request, deadline_s: float, begin_s: float
-) -> list[str]:
-    limit_s, which = request.least_limit_s(request.limit_s), "time limit"
-    if request.least_s:
-        which = "--time-min"
-    latest_s = request.latest_start_s(request.limit_s)
-    limit = f"its {which} of {duration_text(limit_s)}"
-    deadline = f"its deadline, {clock(deadline_s)}"
-    lines = [f"Slurm does not start this job: {limit} reaches beyond {deadline}"]
-    if begin_s <= latest_s:
-        lines = [f"Slurm starts this job until {clock(latest_s)} only: {limit} ends at {deadline}"]
-    enough_s = best and (best.fitting_limit_s or best.limit_s)
-    if best and enough_s and begin_s + enough_s <= deadline_s - STARTING_S:
-        time, start = slurm_time(enough_s), clock(begin_s)
-        where = count(best.nodes, "node")
-        lines.append(f"on {where}, --time={time} is enough if it starts at {start}")
-    elif (left_s := deadline_s - begin_s - STARTING_S) >= MINUTE_S:
-        lines.append(
-            f"--time={slurm_time(left_s - left_s % MINUTE_S)} is the longest that leaves it a "
-            "minute to start"
-        )
-    return lines
-
-
-def _start_unsure(best: Option, request: Request, deadline_s: float, begin_s: float) -> list[str]:
-    one, limit_s = best.prediction, best.limit_s or 0.0
-    latest_s = min(request.latest_start_s(best.limit_s), deadline_s - one.high_s)
-    latest_s = max(latest_s, begin_s)
-    other = limit_s not in (0.0, request.asked_limit_s, request.limit_s)
-    time = f" with --time={slurm_time(limit_s)}" if other else ""
-    start = "NIMO cannot estimate its start"
-    if request.latest_start_s(best.limit_s) < begin_s + STARTING_S:
-        start = "Slurm may take a minute to start a job"
-        if best.fitting_limit_s:
-            start += f" (--time={slurm_time(best.fitting_limit_s)} is enough)"
-    elif best.wait is not None and best.chance is not None:
-        low_s, high_s = best.wait.interval_s
-        start = (
-            f"it is expected to wait {duration_text(best.wait_s)} "
-            f"({duration_range(low_s, high_s)}): it makes the deadline "
-            f"with a chance of {percent(best.chance)}"
-        )
-        if best.fitting_limit_s and best.fitting_chance is not None:
-            better = percent(best.fitting_chance)
-            start += f", or {better} with --time={slurm_time(best.fitting_limit_s)}"
-    elif best.wait_s < inf:
-        wait = f"within {duration_text(best.wait_s)}"
-        start = f"it starts {wait} if the jobs before it take their whole time limits"
-    return [
-        f"this job makes its deadline, {clock(deadline_s)}, only if it starts{time} by "
-        f"{clock(latest_s)}",
-        f"{_which(best, request)}, {start}; it runs for {_runs(one)}",
-    ]
-
-
-_DEADLINE = {
-    Reason.DEADLINE_MISSED: _too_long,
-    Reason.DEADLINE_LIMIT: _limit_too_long,
-    Reason.DEADLINE_UNSURE: _start_unsure,
-}
 
 
 #: Problems that the verdict tells already.

@@ -2,7 +2,15 @@
 
 from msgspec.structs import replace
 
-from slurm_plugin.decision.levers import memory, node_count, place, soft_limit, start, time_limit
+from slurm_plugin.decision.levers import (
+    deadline,
+    memory,
+    node_count,
+    place,
+    soft_limit,
+    start,
+    time_limit,
+)
 from slurm_plugin.decision.levers.lever import Lever, Surroundings
 from slurm_plugin.decision.messages import guessed_from
 from slurm_plugin.decision.policy import Decision, without_times
@@ -12,21 +20,21 @@ from slurm_plugin.text.formatting import printable
 
 #: In the order of the lines that sbatch prints.
 LEVERS: tuple[Lever, ...] = (
-    node_count.adjustment,
-    start.adjustment,
-    time_limit.adjustment,
-    memory.adjustment,
-    place.adjustment,
-    soft_limit.adjustment,
+    deadline.LEVER,
+    node_count.LEVER,
+    start.LEVER,
+    time_limit.LEVER,
+    memory.LEVER,
+    place.LEVER,
+    soft_limit.LEVER,
 )
-_WORDS = (time_limit.TAG_WORD, memory.TAG_WORD, place.TAG_WORD)
 #: Between a word of a tag and why it comes to nothing.
 UNHEEDED = " changes nothing: "
 
 
 def with_adjustments(case: Situation, decided: Decision, around: Surroundings) -> Decision:
     """Give a decision with what each lever does to the job."""
-    adjustments = (lever(case, decided, around) for lever in LEVERS)
+    adjustments = (lever.adjustment(case, decided, around) for lever in LEVERS)
     return replace(
         decided,
         adjustments=tuple(adjustment for adjustment in adjustments if adjustment is not None),
@@ -43,8 +51,8 @@ def tag_texts(case: Situation, decided: Decision) -> list[str]:
     if tag is None or fixed in {Reason.OPTED_OUT, Reason.HET}:
         return texts
     why = _why_unused(case, decided)
-    for one in _WORDS:
-        if not one.asked_in_vain(tag, case, decided):
+    for one in (lever.word for lever in LEVERS):
+        if one is None or not one.asked_in_vain(tag, case, decided):
             continue
         if reason := why or one.obstacle(case, decided):
             texts.append(f"{one.word}{UNHEEDED}{reason}; it takes {one.takes}")

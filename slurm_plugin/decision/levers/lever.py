@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from predictor.prediction_table import PredictionTable
 from predictor.table import covers
@@ -23,10 +24,6 @@ class Surroundings:
     plans: SoftPlans  #: what came of limits to plan with
 
 
-#: Says what it does to a job; None: nothing.  A count and its limit are those that were chosen.
-Lever = Callable[[Situation, Decision, Surroundings], Adjustment | None]
-
-
 @dataclass(frozen=True, slots=True)
 class TagWord:
     """Word of a job's tag that asks for a lever."""
@@ -38,6 +35,14 @@ class TagWord:
     asked_in_vain: Callable[[Tag, Situation, Decision], bool]
     #: What of its own kept it from a job whose prediction is good; empty: nothing.
     obstacle: Callable[[Situation, Decision], str]
+
+
+class Lever(NamedTuple):
+    """One way of changing a job, in a module of its own."""
+
+    #: Says what it does to a job; None: nothing.  Count and limit are those that were chosen.
+    adjustment: Callable[[Situation, Decision, Surroundings], Adjustment | None]
+    word: TagWord | None = None  #: with which users ask for it; None: there is none
 
 
 def size_of(case: Situation, decided: Decision, table: PredictionTable) -> int | None:

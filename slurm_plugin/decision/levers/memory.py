@@ -16,7 +16,7 @@ from sacct_ingest.text.tag import Tag
 from slurm_plugin.config.setting_types import MemoryUse, Mode
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.adjustment import Adjustment
-from slurm_plugin.decision.levers.lever import Surroundings, TagWord
+from slurm_plugin.decision.levers.lever import Lever, Surroundings, TagWord
 from slurm_plugin.decision.memory_need import most_between
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.situation import Situation
@@ -34,7 +34,7 @@ _LEAST_MIB = 256
 _WORTH = 0.95
 
 
-def adjustment(case: Situation, decided: Decision, around: Surroundings) -> Adjustment | None:
+def _adjustment(case: Situation, decided: Decision, around: Surroundings) -> Adjustment | None:
     """Write less memory; what it would be is recorded in each mode."""
     memory = _lower(case, decided, around.config)
     if memory is None:
@@ -58,9 +58,6 @@ def _asked_in_vain(tag: Tag, case: Situation, decided: Decision) -> bool:
 def _unmeasured(case: Situation, _: Decision) -> str:
     measured = case.table and case.table.need
     return "" if measured else "the accounting has no memory of its runs"
-
-
-TAG_WORD = TagWord("mem=auto", "your own runs with their memory", _asked_in_vain, _unmeasured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +141,7 @@ def _of_size(case: Situation, size: int) -> AllocationRequest:
     if case.request.unit is Unit.NODES or case.table is None:
         return replace(job, min_nodes=size, max_nodes=size)
     return job if size == case.request.given[0] else resized(job, case.table, size)
+
+
+_WORD = TagWord("mem=auto", "your own runs with their memory", _asked_in_vain, _unmeasured)
+LEVER = Lever(_adjustment, _WORD)

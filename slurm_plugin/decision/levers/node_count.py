@@ -5,14 +5,14 @@ from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.decision import sizes
 from slurm_plugin.decision.adjustment import Adjustment
 from slurm_plugin.decision.eligibility import UNBOUNDED
-from slurm_plugin.decision.levers.lever import Surroundings
+from slurm_plugin.decision.levers.lever import Lever, Surroundings
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.situation import Situation
 from slurm_plugin.protocol.decision_messages import Change
 
 
-def adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustment | None:
+def _adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustment | None:
     """Write the chosen count, and what the user asked for by that count."""
     chosen = decided.chosen
     if case.site.mode is not Mode.ENFORCE or decided.action is not Action.SET or chosen is None:
@@ -40,3 +40,6 @@ def _line(case: Situation, decided: Decision, chosen: Option) -> str:
     if asked is None or asked.nodes == chosen.nodes:
         return ""
     return f"this job runs on {size} instead of {asked.nodes}"
+
+
+LEVER = Lever(_adjustment)

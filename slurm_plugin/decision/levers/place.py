@@ -13,13 +13,13 @@ from sacct_ingest.text.durations import duration_text
 from sacct_ingest.text.tag import Tag
 from slurm_plugin.config.setting_types import Mode, PlaceUse
 from slurm_plugin.decision.adjustment import Adjustment
-from slurm_plugin.decision.levers.lever import Surroundings, TagWord, size_of
+from slurm_plugin.decision.levers.lever import Lever, Surroundings, TagWord, size_of
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.situation import PlaceOption, Situation
 from slurm_plugin.protocol.decision_messages import Change
 
 
-def adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustment | None:
+def _adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustment | None:
     """Put the partition first, or prefer the features, that surely take less time."""
     predicted = _predicted(case, decided)
     if predicted is None:
@@ -103,6 +103,7 @@ def _is_first(case: Situation, decided: Decision) -> bool:
     return "," in case.request.resources.partition and best == next(iter(predicted), "")
 
 
-TAG_WORD = TagWord(
+_WORD = TagWord(
     "place=auto", "several partitions or constraints, and measured nodes", _asked_in_vain, _unknown
 )
+LEVER = Lever(_adjustment, _WORD)

@@ -13,7 +13,7 @@ from sacct_ingest.text.durations import duration_text
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.decision.adjustment import Adjustment
 from slurm_plugin.decision.levers import time_limit
-from slurm_plugin.decision.levers.lever import Surroundings, size_of
+from slurm_plugin.decision.levers.lever import Lever, Surroundings, size_of
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.soft_plans import planned_s
@@ -24,7 +24,7 @@ from slurm_plugin.slurm.cluster_state import Cluster
 MOST_AGE_S = 60.0
 
 
-def adjustment(case: Situation, decided: Decision, around: Surroundings) -> Adjustment | None:
+def _adjustment(case: Situation, decided: Decision, around: Surroundings) -> Adjustment | None:
     """Write the limit to plan with, for as long as Slurm is known to plan so."""
     minutes, cluster = case.request.resources.time_limit, around.cluster
     if not (case.request.soft and case.site.mode is Mode.ENFORCE and minutes and cluster):
@@ -75,3 +75,6 @@ def _is_chain(table: PredictionTable) -> bool:
     """Whether runs are links of a chain, which run until their limit."""
     at_limit = sum(one.runs for one in table.endings if one.state == JobState.TIMEOUT)
     return 2 * at_limit > sum(one.runs for one in table.endings)
+
+
+LEVER = Lever(_adjustment)

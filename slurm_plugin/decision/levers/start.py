@@ -10,12 +10,12 @@ from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.decision import sizes
 from slurm_plugin.decision.adjustment import Adjustment
 from slurm_plugin.decision.levers import time_limit
-from slurm_plugin.decision.levers.lever import Surroundings
+from slurm_plugin.decision.levers.lever import Lever, Surroundings
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.situation import Situation
 
 
-def adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustment | None:
+def _adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustment | None:
     """Note when a job is planned to start on its one count, and the latest that its guard allows.
 
     Not where it has no range to get back.  The second is for Slurm's plan, which is made by
@@ -36,3 +36,6 @@ def adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustmen
             "latest_s": ceil(case.now_s + chosen.most_wait_s) if latest else None,
         }
     )
+
+
+LEVER = Lever(_adjustment)

@@ -10,14 +10,14 @@ from sacct_ingest.text.tag import Tag
 from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.decision.adjustment import Adjustment
 from slurm_plugin.decision.allowed_counts import trusted
-from slurm_plugin.decision.levers.lever import Surroundings, TagWord
+from slurm_plugin.decision.levers.lever import Lever, Surroundings, TagWord
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.time_limits import TimeLimits
 from slurm_plugin.protocol.decision_messages import Change
 
 
-def adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustment | None:
+def _adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustment | None:
     """Write the limit, and the ``--time-min`` that backfill may cut it down to."""
     minutes, own = limit_min(case, decided), case.request.resources.time_limit
     if minutes is None:
@@ -80,6 +80,7 @@ def _unsure(case: Situation, decided: Decision) -> str:
     return ""
 
 
-TAG_WORD = TagWord(
+_WORD = TagWord(
     "time=set", "enough of your own runs for a reliable prediction", _asked_in_vain, _unsure
 )
+LEVER = Lever(_adjustment, _WORD)

@@ -13,9 +13,10 @@ from predictor.types import Verdict
 from predictor.waits.estimate import ENOUGH, WaitEstimate, WaitGrid
 from slurm_plugin.config.setting_types import OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline, Policy
-from slurm_plugin.decision import messages, policy
+from slurm_plugin.decision import policy
 from slurm_plugin.decision.advice import advice_of
 from slurm_plugin.decision.allowed_counts import PolicySettings
+from slurm_plugin.decision.levers import deadline
 from slurm_plugin.decision.node_options import DeadlineVerdict
 from slurm_plugin.decision.policy import Action, decide
 from slurm_plugin.decision.request import Request
@@ -128,7 +129,7 @@ def test_messages_say_what_would_make_it():
     assert advised == "--time=00:12:00 (99 %)"
     assert elsewhere == "--partition=short (99 %)"
     assert later.startswith("--deadline=") and later.endswith("(95 %)")
-    text = messages.deadline_text(replace(decided, remedies=reported), asked, now_s=NOW)
+    text = deadline.text_of(replace(decided, remedies=reported), asked, now_s=NOW)
     assert "with a chance of 0 %" in text
     assert "Would make it: --time=00:12:00" in text and " or --deadline=" in text
 
@@ -144,7 +145,7 @@ def test_what_would_make_it_is_what_advice_says(low, high):
     time = advice.time_directive.removeprefix("#SBATCH ")
     assert time and time in reported[0]
     assert (f"--nodes={advice.nodes} " in reported[0]) == (advice.nodes not in (None, 8))
-    told = messages.deadline_text(replace(decided, remedies=reported), asked, now_s=NOW)
+    told = deadline.text_of(replace(decided, remedies=reported), asked, now_s=NOW)
     assert told.count("--time=") == 1
 
 

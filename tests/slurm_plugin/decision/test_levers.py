@@ -10,10 +10,11 @@ from slurm_plugin.config.settings import Config, TimeLimit
 from slurm_plugin.decision import service as deciding
 from slurm_plugin.decision.adjustment import Adjustment, lines_of
 from slurm_plugin.decision.levers import all_levers
+from slurm_plugin.decision.levers.lever import Lever, TagWord
 from slurm_plugin.decision.policy import Action
 from slurm_plugin.protocol.decision_messages import Change
 from tests.slurm_plugin.decision.requests_of_all_shapes import SITES, requests, service
-from tests.slurm_plugin.made import NOW
+from tests.slurm_plugin.made import NOW, job
 
 PLANNED = Config(mode=Mode.ENFORCE, time_limit=TimeLimit(soft=SoftUse.ON))
 
@@ -41,8 +42,8 @@ def judged(monkeypatch):
 def submitted(site, seed):
     made = service(site)
     made.cluster = msgspec.structs.replace(made.cluster, plans_softly=True)
-    for second, job in enumerate(requests(seed)):
-        answer, _ = made.submit(job, via="job_submit", now_s=NOW + second)
+    for second, asked in enumerate(requests(seed)):
+        answer, _ = made.submit(asked, via="job_submit", now_s=NOW + second)
         yield answer
 
 
@@ -79,6 +80,43 @@ def test_levers_are_independent(monkeypatch):
         others = changes(tuple(one for one in every if one is not lever))
         joined = [one | two for one, two in zip(alone, others, strict=True)]
         assert joined == together
+
+
+def paint(case, decided, _):
+    red = case.request.tag is not None
+    change = Change(prefer="red") if red else Change()
+    return Adjustment(
+        change=change,
+        line="this job is red",
+        warnings=("red fades",),
+        recorded={"given_place": "red"},
+    )
+
+
+COLOUR = TagWord("colour=red", "paint", lambda *_: True, lambda *_: "there is none")
+
+
+def test_a_new_lever_is_one_file(monkeypatch):
+    """Where it is listed it is written, said, recorded, and asked for by its word of the tag."""
+    monkeypatch.setattr(all_levers, "LEVERS", (*all_levers.LEVERS, Lever(paint, COLOUR)))
+    made = service(Config(mode=Mode.ENFORCE))
+    answer, row = made.submit(job(comment="nimo:on"), via="job_submit", now_s=NOW)
+    assert answer.set.prefer == "red"
+    first, *others = answer.message.splitlines()
+    assert first == "nimo: red fades"
+    assert "nimo: this job is red" in others
+    assert others[-1] == "nimo: colour=red changes nothing: there is none; it takes paint"
+    assert row.given_place == "red"
+
+
+def test_a_lever_refuses_a_job_in_words(monkeypatch):
+    def closed(*_):
+        return Adjustment(refuses=True, warnings=("closed",), change=Change(prefer="red"))
+
+    monkeypatch.setattr(all_levers, "LEVERS", (*all_levers.LEVERS, Lever(closed)))
+    answer, row = service(Config(mode=Mode.ENFORCE)).submit(job(), via="job_submit", now_s=NOW)
+    assert (answer.action, answer.set, answer.message) == ("refuse", None, "nimo: closed")
+    assert row.applied
 
 
 def test_a_user_told_of_one_change_is_told_of_all():
