@@ -6,19 +6,21 @@ process that was killed at any moment goes on by reading its journal, and no job
 """
 
 import json
+import math
 import shlex
 import signal
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
+from sacct_ingest.errors import SlurmError
 from sacct_ingest.store import RunRow
 from slurm_plugin.cli.progress import ProgressReport, progress
-from slurm_plugin.experiments.held_jobs import HeldJobs, QueuedJob, check_accounted
+from slurm_plugin.experiments.held_jobs import ACCOUNTED_S, HeldJobs, QueuedJob, check_accounted
 from slurm_plugin.slurm.commands import SubmissionRefused, pauses
 from slurm_plugin.text.formatting import hours
 
@@ -38,11 +40,21 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     cpus: int = 0
     node_list: str = ""
     cancelled_s: float = 0.0  #: taken at most by jobs of it that were cancelled before they ended
+    where: str = ""  #: cluster that its job is sent to; empty: the one of this machine
 
     @property
     @abstractmethod
     def ended(self) -> bool:
         """Whether there is nothing to wait for."""
+
+    @property
+    def unwanted(self) -> bool:
+        """Whether its job is cancelled, unless it has begun."""
+        return False
+
+    def seen(self, job: QueuedJob) -> Self:  # noqa: ARG002 - most wait for the end
+        """Give it with what the queue says of its job."""
+        return self
 
     @property
     def amount(self) -> int:
@@ -119,20 +131,33 @@ class Campaign(Generic[_Run]):
     report: Callable[[_Run], object]  #: told of each run that was submitted or has ended
     tell: Callable[[str], object]  #: and of all else
     leave: bool = False  #: jobs stay in the queue where it is interrupted
-    _waits: dict[int, float] = field(default_factory=dict)  #: since when a job was seen waiting
-    _given_up: dict[int, str] = field(default_factory=dict)  #: why a job was cancelled
+    #: Since when a job was seen waiting, and why one was cancelled, by cluster and id.
+    _waits: dict[tuple[str, int], float] = field(default_factory=dict)
+    _given_up: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def follow(self) -> str:
         """Make all runs, from wherever they are; say why there are no more.
 
-        Where it is interrupted (Ctrl-C, SIGTERM, a logout) its jobs are cancelled.
+        Where it is interrupted (Ctrl-C, SIGTERM, a logout) its jobs are cancelled.  Where Slurm
+        stops answering it waits for a while.
 
         Raises sacct_ingest.errors.SlurmError, sacct_ingest.errors.SacctError: Slurm does not
             answer; another call goes on from there.
         """
-        with _ended_as_by_ctrl_c(), progress(self.program.name) as bar:
+        with self._withdrawn_on_interrupt(), progress(self.program.name) as bar:
+            return self._followed(bar)
+
+    def begin(self) -> None:
+        """Start all runs that can be started now, and leave them."""
+        with self._withdrawn_on_interrupt():
+            self._resume()
+            self._plan()
+
+    @contextmanager
+    def _withdrawn_on_interrupt(self) -> Iterator[None]:
+        with _ended_as_by_ctrl_c():
             try:
-                return self._followed(bar)
+                yield
             except KeyboardInterrupt:
                 if not self.leave:
                     self.tell(self._withdraw())
@@ -144,26 +169,45 @@ class Campaign(Generic[_Run]):
         return [run for run in self.program.runs if not run.ended]
 
     def _followed(self, bar: ProgressReport) -> str:
-        for run in self.open:
-            self._start(run, perhaps_there=True)
-        moments, heard_s = pauses(), self.clock()
+        moments, resumed = pauses(), False
+        answered_s, heard_s = -math.inf, self.clock()
         while True:
-            if why := self._plan():
-                return why
-            under_way = len(self.open)
-            bar(0, f"{len(self.program.runs)} runs, {under_way} under way", self.program.done)
-            self.sleep(next(moments))
-            lost = self._look()
-            heard_s = heard_s if lost else self.clock()
-            check_accounted(lost, self.clock() - heard_s)
+            try:
+                if not resumed:
+                    self._resume()
+                    resumed = True
+                if why := self._plan():
+                    return why
+                under_way = len(self.open)
+                bar(0, f"{len(self.program.runs)} runs, {under_way} under way", self.program.done)
+                self.sleep(next(moments))
+                lost = self._look()
+            except SlurmError as error:
+                if self.clock() - answered_s > ACCOUNTED_S:
+                    raise
+                self.tell(f"Slurm does not answer, trying again: {error}")
+                resumed = False
+                self.sleep(next(moments))
+                continue
+            answered_s = self.clock()
+            heard_s = heard_s if lost else answered_s
+            check_accounted(lost, answered_s - heard_s)
             if len(self.open) < under_way:
                 moments = pauses()
+
+    def _resume(self) -> None:
+        """Take up what was left by a process that was ended, or by Slurm."""
+        for run in self.open:
+            if not run.unwanted:
+                self._start(run, perhaps_there=True)
 
     def _plan(self) -> str:
         """Start what is to be run now; why there is nothing more, once there is not."""
         while len(self.open) < self.program.together:
             chosen = self.program.next(self.clock())
             if chosen is None:
+                if self._part():
+                    continue
                 break
             if isinstance(chosen, str):
                 self._drop()
@@ -178,43 +222,79 @@ class Campaign(Generic[_Run]):
                 argv, script = self.program.command(run)
                 with _undisturbed():
                     found = self._found(run) if perhaps_there else None
-                    job_id = self.jobs.submit(argv, script) if found is None else found
+                    job_id = self._on(run).submit(argv, script) if found is None else found
                     run = self.program.save(msgspec.structs.replace(run, job_id=job_id))
             except SubmissionRefused as error:
                 self._end(run, None, str(error))
                 return
             self.report(run)
-        self.jobs.release(run.job_id or 0)
+        self._on(run).release(run.job_id or 0)
+
+    def _on(self, run: _Run) -> HeldJobs:
+        return self.jobs.on(run.where)
 
     def _found(self, run: _Run) -> int | None:
-        mark = self.program.mark(run)
-        return next((i for i, one in self.jobs.queue().items() if one.has(mark)), None)
+        """Id of a run's job that was not written down, so that it waits on hold."""
+        mark, queue = self.program.mark(run), self._on(run).queue()
+        return next((i for i, one in queue.items() if one.waits and one.has(mark)), None)
+
+    def _part(self) -> bool:
+        """Cancel the jobs that are unwanted; tell whether any is out of the way.
+
+        One that began before it was cancelled stays.
+        """
+        parted = False
+        for run in [one for one in self.open if one.unwanted]:
+            jobs = self._on(run)
+            job_id = self._found(run) if run.job_id is None else run.job_id
+            if job_id is not None:
+                jobs.cancel(job_id, waiting=True)
+                job = jobs.queue().get(job_id)
+                if job is not None and job.waits:
+                    continue
+                if job is not None:
+                    self.report(self.program.save(run.seen(job)))
+                    parted = True
+                    continue
+            self.program.save(self.program.as_ended(run, None, ""))
+            parted = True
+        return parted
 
     def _look(self) -> list[int]:
         """Take the runs that are over from the accounting; give the jobs that it lacks."""
-        queue = self.jobs.queue()
-        over = {}
-        for run in self.open:
-            if run.job_id in queue:
-                self._check(queue[run.job_id])
+        return [
+            job_id
+            for where in dict.fromkeys(run.where for run in self.open)
+            for job_id in self._look_at(where)
+        ]
+
+    def _look_at(self, where: str) -> list[int]:
+        jobs = self.jobs.on(where)
+        queue, over = jobs.queue(), {}
+        for run in [one for one in self.open if one.where == where]:
+            job = queue.get(run.job_id or 0)
+            if job is not None:
+                self._check(run, job)
             elif run.job_id is not None:
                 over[run.job_id] = run
         planned_s = {job_id: run.planned_s for job_id, run in over.items()}
-        found = self.jobs.ended(planned_s) if over else {}
-        for job_id, job in found.items():
+        found = jobs.ended(planned_s) if over else {}
+        for job_id in [one for one in over if one in found]:
             self._tidy(over[job_id], queue)
-            self._end(over[job_id], job, self._given_up.pop(job_id, ""))
+            self._end(over[job_id], found[job_id], self._given_up.pop((where, job_id), ""))
         return [job_id for job_id in over if job_id not in found]
 
-    def _check(self, job: QueuedJob) -> None:
-        """Give a job up that cannot start, or does not."""
-        if not job.waits or job.job_id in self._given_up:
+    def _check(self, run: _Run, job: QueuedJob) -> None:
+        """Note that a job has begun; give one up that cannot start, or does not."""
+        if (seen := run.seen(job)) != run:
+            self.report(self.program.save(seen))
+        if not job.waits or job.key in self._given_up:
             return
         now_s = self.clock()
-        waited_s = now_s - self._waits.setdefault(job.job_id, now_s)
+        waited_s = now_s - self._waits.setdefault(job.key, now_s)
         if why := job.impossible or self.program.impatient(waited_s):
-            self._given_up[job.job_id] = why
-            self.jobs.cancel(job.job_id)
+            self._given_up[job.key] = why
+            self._on(run).cancel(job.job_id)
 
     def _tidy(self, run: _Run, queue: Mapping[int, QueuedJob]) -> None:
         """Cancel jobs of a run that were submitted while their submitter was killed.
@@ -223,7 +303,7 @@ class Campaign(Generic[_Run]):
         """
         mark = self.program.mark(run)
         if twice := [i for i, job in queue.items() if job.waits and job.has(mark)]:
-            self.jobs.cancel(*twice)
+            self._on(run).cancel(*twice)
 
     def _end(self, run: _Run, job: RunRow | None, why: str) -> None:
         self.report(self.program.save(self.program.as_ended(run, job, why)))
@@ -248,16 +328,26 @@ class Campaign(Generic[_Run]):
 
         What has ended is left: the accounting has it.
         """
-        queue, gone = self.jobs.queue(), []
-        for run in self.open:
-            job_id = self._found(run) if run.job_id is None else run.job_id
-            if job_id in queue and not queue[job_id].ends:
-                taken_s = 0.0 if queue[job_id].waits else self.clock() - run.planned_s
-                spent_s = run.cancelled_s + min(taken_s, run.limit_s)
-                gone.append(msgspec.structs.replace(run, job_id=job_id, cancelled_s=spent_s))
-        if gone:
-            self.jobs.cancel(*(run.job_id for run in gone if run.job_id is not None))
+        gone = []
+        for where in dict.fromkeys(run.where for run in self.open):
+            jobs = self.jobs.on(where)
+            there = self._there(where, jobs.queue())
+            if there:
+                jobs.cancel(*(run.job_id for run in there if run.job_id is not None))
+            gone += there
         return [self.program.save(run) for run in gone]
+
+    def _there(self, where: str, queue: Mapping[int, QueuedJob]) -> list[_Run]:
+        """Give the runs whose jobs are in a cluster's queue, with what they took at most."""
+        found = []
+        for run in [one for one in self.open if one.where == where]:
+            job_id = self._found(run) if run.job_id is None else run.job_id
+            job = queue.get(job_id or 0)
+            if job is not None and not job.ends:
+                taken_s = 0.0 if job.waits else self.clock() - run.planned_s
+                spent_s = run.cancelled_s + min(taken_s, run.limit_s)
+                found.append(msgspec.structs.replace(run, job_id=job_id, cancelled_s=spent_s))
+        return found
 
 
 def spent(runs: Sequence[Run]) -> float:

@@ -3,7 +3,7 @@
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -23,13 +23,15 @@ from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.slurm_conf import CONFIG
 
 _File = TypeVar("_File")
-#: Runs a command of Slurm's and gives its text.
-Run = Callable[[Sequence[str]], str]
 _TIMEOUT_S = 60.0
 WAITING = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"})
+#: States in which a job is not done with.
+ACTIVE = WAITING | {
+    "RUNNING", "COMPLETING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED",
+    "SPECIAL_EXIT",
+}  # fmt: skip
 #: Reasons of waiting jobs that Slurm would have refused, but for their hold.
 _IMPOSSIBLE = re.compile("BadConstraints|Partition(?:Config|NodeLimit|TimeLimit)|PerJob")
-_EARLIER_S = 60  #: accounting is asked from so long before a run on, for clocks differ
 ACCOUNTED_S = 900.0  #: what has ended is in the accounting after so long, or never
 #: Until a job that overran its limit is ended: it is looked at every 30 s.
 _NOTICED_S = 60.0
@@ -40,15 +42,6 @@ def command(argv: Sequence[str]) -> str:
     return commands.run(argv, timeout_s=_TIMEOUT_S)
 
 
-def submit(argv: Sequence[str], script: str = "") -> str:
-    """Submit a job; give its id.
-
-    Raises SubmissionRefused: Slurm does not take it; SlurmError: sbatch is not there, or did not
-        answer.
-    """
-    return commands.submit(argv, script, timeout_s=_TIMEOUT_S)
-
-
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
     """A job of the user's in the queue."""
@@ -57,6 +50,13 @@ class QueuedJob:
     state: str
     why: str  #: it waits, in Slurm's word
     named: str  #: name and comment
+    start_s: float | None = None  #: None: it has not started
+    where: str = ""  #: its cluster; empty: the one of this machine
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What no other job has."""
+        return self.where, self.job_id
 
     @property
     def waits(self) -> bool:
@@ -81,20 +81,38 @@ class QueuedJob:
         return re.search(rf"(?:^|[|,]){re.escape(mark)}(?:$|[|,\s])", self.named) is not None
 
 
+@dataclass(frozen=True, slots=True)
 class HeldJobs:
-    """The user's jobs that are there."""
+    """The user's jobs on a cluster; empty: the one of this machine."""
+
+    where: str = ""
+
+    def on(self, where: str) -> "HeldJobs":
+        """Give those on another cluster."""
+        return HeldJobs(where)
 
     def queue(self) -> dict[int, QueuedJob]:
         """Give the user's jobs in the queue by their ids."""
         # All of the user's at once: asking for an id that is gone is an error.
-        lines = command(["squeue", "--me", "-h", "-o", "%A|%T|%r|%j|%k"]).splitlines()
-        found = (line.split("|", 3) for line in lines if line.count("|") > 3)
-        jobs = (QueuedJob(int(first), *rest) for first, *rest in found if first.isdecimal())
-        return {job.job_id: job for job in jobs}
+        lines = self._ask(["squeue", "--me", "-h", "-o", "%A|%T|%r|%S|%j|%k"]).splitlines()
+        made: dict[int, QueuedJob] = {}
+        for words in (line.split("|", 4) for line in lines):
+            if len(words) > 4 and words[0].isdecimal():
+                first, state, why, start, named = words
+                job = QueuedJob(int(first), state, why, named, _moment(start), self.where)
+                made[job.job_id] = job
+        return made
+
+    def _ask(self, argv: Sequence[str]) -> str:
+        return command([argv[0], *on(self.where), *argv[1:]])
 
     def submit(self, argv: Sequence[str], script: str) -> int:
-        """Submit a job on hold: it never starts by itself; see `submit`."""
-        return int(submit(argv, script))
+        """Submit a job on hold: it never starts by itself.
+
+        Raises SubmissionRefused: Slurm does not take it; SlurmError: sbatch is not there, or did
+            not answer.
+        """
+        return int(commands.submit(argv, script, timeout_s=_TIMEOUT_S))
 
     def release(self, job_id: int) -> None:
         """Let a job start; nothing happens where it runs or is over."""
@@ -102,14 +120,24 @@ class HeldJobs:
         if job is None or not job.waits:
             return
         try:
-            command(["scontrol", "release", str(job_id)])
+            self._ask(["scontrol", "release", str(job_id)])
         except SlurmError as error:
             if "configuration not available" not in str(error):
                 raise
 
-    def cancel(self, *job_ids: int) -> None:
-        """End jobs."""
-        command(["scancel", "--quiet", *map(str, job_ids)])
+    def cancel(self, *job_ids: int, waiting: bool = False) -> None:
+        """End jobs; where that is asked for only if they have not begun."""
+        only = ["--state=PENDING"] if waiting else []
+        self._ask(["scancel", "--quiet", *only, *map(str, job_ids)])
+
+    def update(self, job_id: int, values: Mapping[str, str]) -> bool:
+        """Change a job that waits, by scontrol's words; tell whether Slurm did."""
+        try:
+            pairs = (f"{word}={value}" for word, value in values.items())
+            self._ask(["scontrol", "update", f"JobId={job_id}", *pairs])
+        except SlurmError:
+            return False
+        return True
 
     def ended(self, planned_s: Mapping[int, int]) -> dict[int, RunRow]:
         """Give what the accounting says of jobs that have ended, or else what squeue still says.
@@ -120,9 +148,9 @@ class HeldJobs:
             planned_s.keys(),
             since_s=min(planned_s.values()),
             now_s=int(time.time()),
-            squeue=command,
+            squeue=self._ask,
             user=user_name(),
-            accounting=LiveSacct(user=str(os.getuid())),
+            accounting=LiveSacct(cluster=self.where, user=str(os.getuid())),
         )
 
 
@@ -151,25 +179,19 @@ def check_here(argv: Sequence[str]) -> None:
         )
 
 
-def find(name: str, since_s: float, ask: Run = command, where: Sequence[str] = ()) -> str:
-    """Id of the job of this name, in the queue or the accounting; empty: there is none.
-
-    since_s: it was submitted no earlier.
-    where: option that names its cluster.
-    """
-    named = f"--name={name}"
-    queued = ask(["squeue", "-h", "--me", "-t", "all", named, "-o", "%A", *where]).split()
-    if queued:
-        return queued[0]
-    since = ["-S", f"uts{int(since_s) - _EARLIER_S}", "-E", "now"]
-    argv = ["sacct", "-X", "-n", "-P", "-o", "JobIDRaw", named, f"--user={os.getuid()}", *since]
-    return next(iter(ask([*argv, *where]).split()), "")
+def on(cluster: str) -> list[str]:
+    """Option that sends a command to a cluster; none for the one of this machine."""
+    return [f"--clusters={cluster}"] if cluster else []
 
 
 def failure(job: RunRow) -> str:
     """Why a run failed; empty: it did not."""
     status = f", exit status {job.exit_code}" if job.exit_code else ""
     return "" if job.state is JobState.COMPLETED else f"{job.state.value}{status}"
+
+
+def _moment(text: str) -> float | None:
+    return float(text) if text.isdecimal() else None
 
 
 def write(path: Path, content: msgspec.Struct) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -19,10 +20,11 @@ from sacct_ingest.text.time_spec import parse_time
 from slurm_plugin.cli.command_context import load_config
 from slurm_plugin.cli.progress import waiting
 from slurm_plugin.config.yaml_text import read_text
+from slurm_plugin.experiments import held_jobs
+from slurm_plugin.experiments.campaign import Campaign, spent
 from slurm_plugin.experiments.plan import state_file
 from slurm_plugin.experiments.plan.chain import PlannedJob, command_line, job_name, jobs
-from slurm_plugin.experiments.plan.monitor import PlanMonitor, failed, unfinished
-from slurm_plugin.experiments.plan.resubmit import submit_ready, waits_elsewhere
+from slurm_plugin.experiments.plan.followed_plan import FollowedPlan, waits_elsewhere
 from slurm_plugin.experiments.plan.workflow import Workflow
 from slurm_plugin.experiments.plan.workflow_file import load, parse
 from slurm_plugin.text import table_columns as cols
@@ -47,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if not (args.submit or args.follow):
         return _plan(args, state)
     with alone(state, program="'nimo lab plan'", fix="submit from a folder that you may write to"):
-        return _plan(args, state) if args.submit else _follow(state_file.load(state), state, args)
+        return _plan(args, state) if args.submit else _follow(state, args)
 
 
 def _plan(args: argparse.Namespace, state: Path) -> int:
@@ -69,9 +71,9 @@ def _plan(args: argparse.Namespace, state: Path) -> int:
         deadline_s=deadline_s,
         hard=args.hard,
     )
-    if args.json:
+    if args.json and not args.submit:
         print(json.dumps(as_json(ranked, chain, problem.now_s)))
-    else:
+    elif not args.json:
         print("\n".join(render(ranked, problem.now_s, deadline_s, width=terminal_width())))
         print("\n" + "\n".join(lines_of(flow.name, chain)))
     if args.submit:
@@ -122,7 +124,7 @@ def _submit(
     state: Path,
 ) -> int:
     before = state_file.load(state)
-    if before and (before.ids or before.trying) and unfinished(before):
+    if before and before.steps and before.unfinished:
         raise NimoError(
             f"{state}: this workflow was submitted before: follow it with --follow, or remove the "
             "file once its jobs are gone"
@@ -140,26 +142,67 @@ def _submit(
         text=read_text(args.workflow),
         confidence=args.confidence,
         hard=args.hard,
+        budget=args.budget,
+        overrun_s=held_jobs.overrun_s(held_jobs.slurm_config()) if args.budget else 0.0,
     )
-    for job in submit_ready(submitted, state):
-        print(f"{job.name}: submitted as {submitted.ids[job.name]}", flush=True)
-    return _follow(submitted, state, args) if args.follow else 0
+    return _made(submitted, state, args)
 
 
-def _follow(submitted: state_file.Submitted | None, state: Path, args: argparse.Namespace) -> int:
+def _follow(state: Path, args: argparse.Namespace) -> int:
+    submitted = state_file.load(state)
     if submitted is None:
         raise NimoError(f"{state}: no such file, so this workflow was not submitted; use --submit")
-    follower = PlanMonitor(
-        submitted=submitted,
-        path=state,
+    if args.budget is not None:
+        submitted.budget = args.budget
+    return _made(submitted, state, args)
+
+
+def _made(submitted: state_file.Submitted, state: Path, args: argparse.Namespace) -> int:
+    """Submit what can be submitted, and follow it where that is asked for."""
+    progress = sys.stderr if args.json else sys.stdout
+
+    def tell(text: str) -> None:
+        print(text, file=progress, flush=True)
+
+    flow = FollowedPlan(
+        submitted,
+        state,
+        jobs=held_jobs.HeldJobs(),
+        tell=tell,
+        again=f"nimo lab plan --follow {args.workflow}",
         planner=None if args.fixed else partial(_again, args),
         slip_s=args.slip,
     )
-    for line in follower.lines(args.interval):
-        print(line, flush=True)
+    campaign = Campaign(
+        program=flow,
+        jobs=held_jobs.HeldJobs(),
+        clock=time.time,
+        sleep=time.sleep,
+        report=lambda run: tell(flow.line(run)),
+        tell=lambda text: print(f"nimo lab plan: {text}", file=sys.stderr, flush=True),
+        leave=args.leave,
+    )
+    if args.follow:
+        ended = campaign.follow()
+    else:
+        campaign.begin()
+        ended = "submitted"
     states = Counter(submitted.state(job.name) for job in submitted.jobs)
-    print(", ".join(f"{number} {state}" for state, number in states.items()))
-    return 1 if failed(submitted) else 0
+    if args.json:
+        print(json.dumps(_submitted_json(flow, ended)))
+    elif args.follow:
+        print(", ".join(f"{number} {state}" for state, number in states.items()))
+    good = {state_file.COMPLETED} if args.follow else {state_file.COMPLETED, state_file.PENDING}
+    return 0 if states.keys() <= good else 1
+
+
+def _submitted_json(flow: FollowedPlan, ended: str) -> dict[str, Any]:
+    own = flow.submitted
+    names = ("job_id", "where", "nodes", "state", "started_s", "ended_s", "reason")
+    steps = {
+        name: {field: getattr(run, field) for field in names} for name, run in own.steps.items()
+    }
+    return {"ended": ended, "node_hours": spent(flow.runs), "steps": steps}
 
 
 _SHOWN = 6  #: plans beside the first

@@ -7,6 +7,7 @@ The exit status is 4 where no plan meets the deadline.
 from pathlib import Path
 
 from slurm_plugin.cli.command_context import Options, moment
+from slurm_plugin.cli.common_options import positive
 
 EXAMPLE = """\
   nimo lab plan workflow.yaml
@@ -30,6 +31,7 @@ def add_arguments(add: Options) -> None:
         default=30.0,
     )
     add("--hard", "let Slurm end jobs that will miss the deadline")
+    add("--budget NODE-HOURS", "submit no job that might exceed it", type=positive)
+    add("--leave", "leave the jobs in the queue where it is interrupted")
     add("--empty", "plan for idle clusters, without asking Slurm")
-    add("--interval S", "seconds between two queries of the queue (default: 10)", default=10.0)
     add.shared("json", "store", "config")

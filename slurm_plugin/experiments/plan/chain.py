@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, inf
 
+from sacct_ingest.scripts.job_script import parse_command_line
+from sacct_ingest.text.slurm_text import parse_time_limit
 from slurm_plugin.experiments.learn.description import OPTIONS
 from slurm_plugin.experiments.plan.run_times import RESOURCES
 from slurm_plugin.experiments.plan.schedule import PlanSchedule, Step, TaskBounds
@@ -13,6 +15,7 @@ from slurm_plugin.experiments.plan.workflow import File, Storage, Task, Workflow
 
 #: The limit is what hardly any run exceeds, with a margin.
 _MARGIN, _LEAST_S = 1.2, 60.0
+_NO_LIMIT_S = 365 * 86_400.0  #: as Slurm has it
 #: A task is late for good when even successors this fast do not help.
 _FAST = 0.05
 
@@ -30,6 +33,17 @@ class PlannedJob:
     def name(self) -> str:
         """Name of the step."""
         return self.step.name
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that it takes."""
+        return self.step.nodes or 1
+
+    @property
+    def limit_s(self) -> float:
+        """Longest that it may take."""
+        asked = parse_command_line(["sbatch", *self.options]).options.get("time") or ""
+        return float(parse_time_limit(asked) or _NO_LIMIT_S)
 
     @property
     def needs(self) -> tuple[str, ...]:

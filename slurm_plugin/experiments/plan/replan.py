@@ -15,7 +15,7 @@ from slurm_plugin.experiments.plan.chain import PlannedJob, jobs
 from slurm_plugin.experiments.plan.plans import Plan, judged, plans
 from slurm_plugin.experiments.plan.run_times import RunFactors, TaskEstimate
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, Step, TaskOption, build
-from slurm_plugin.experiments.plan.state_file import ACTIVE, COMPLETED, Submitted
+from slurm_plugin.experiments.plan.state_file import COMPLETED, Submitted
 from slurm_plugin.experiments.plan.workflow import DataAccess, ordered
 
 #: A plan is exchanged for one that ends so much sooner or takes so much less, as shares of it ...
@@ -81,9 +81,10 @@ def steps_begun(submitted: Submitted, now_s: float) -> list[Step]:
         if submitted.state(job.name) == COMPLETED:
             steps[job.name] = _from(step, now_s, TaskEstimate(0.0))
         elif submitted.begun(job.name):
-            gone_s = now_s - submitted.started_s.get(job.name, now_s)
+            started_s = submitted.started_s(job.name)
+            gone_s = 0.0 if started_s is None else now_s - started_s
             steps[job.name] = _from(step, now_s, step.estimate.left(gone_s))
-        elif not step.nodes and step.task in steps and submitted.state(job.name) in ACTIVE:
+        elif not step.nodes and step.task in steps and submitted.active(job.name):
             ready_s = max([now_s, *(steps[name].end_s for name in step.needs if name in steps)])
             steps[job.name] = replace(
                 step, start_s=ready_s, ready_s=ready_s, end_s=ready_s + step.estimate.time_s
@@ -101,7 +102,7 @@ def factors(submitted: Submitted) -> dict[str, RunFactors]:
     by_group: dict[str, list[_RunError]] = defaultdict(list)
     for job in submitted.jobs:
         estimate = job.step.estimate
-        ran_s = submitted.ended_s.get(job.name, 0.0) - submitted.started_s.get(job.name, 0.0)
+        ran_s = (submitted.ended_s(job.name) or 0.0) - (submitted.started_s(job.name) or 0.0)
         completed = submitted.state(job.name) == COMPLETED and ran_s > 0
         if completed and job.step.nodes and estimate.common:
             by_group[estimate.group].append(_RunError.of(estimate, ran_s))

@@ -304,9 +304,9 @@ def _own_ends(submitted: Submitted | None, cluster: str, now_s: float) -> dict[i
         return {}
     begun = {step.name: step.end_s for step in steps_begun(submitted, now_s)}
     return {
-        int(submitted.ids[job.name]): begun.get(job.name) if submitted.begun(job.name) else None
+        job_id: begun.get(job.name) if submitted.begun(job.name) else None
         for job in submitted.jobs
-        if job.cluster == cluster and job.name in submitted.ids
+        if job.cluster == cluster and (job_id := submitted.job_id(job.name))
     }
 
 

@@ -6,23 +6,52 @@ without being written down carries a name that no other job has, and is looked f
 
 import secrets
 from pathlib import Path
+from typing import Self
 
 import msgspec
+from msgspec.structs import replace
 
 from slurm_plugin.experiments import held_jobs
+from slurm_plugin.experiments.campaign import Run
+from slurm_plugin.experiments.held_jobs import ACTIVE, QueuedJob
 from slurm_plugin.experiments.plan.chain import PlannedJob, job_name
 
-#: States in which a job is not done with.
-ACTIVE = frozenset({
-    "PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD",
-    "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SPECIAL_EXIT",
-})  # fmt: skip
-#: State in which a job is done with, and well; and in which it waits.
-COMPLETED, PENDING = "COMPLETED", "PENDING"
+#: State in which a job is done with, and well; in which it waits; and in which it runs.
+COMPLETED, PENDING, RUNNING = "COMPLETED", "PENDING", "RUNNING"
+#: State of a job that sbatch refused; Slurm has no word for it.
+REFUSED = "REFUSED"
+
+
+class StepRun(Run, frozen=True, kw_only=True):
+    """A job of a step of a plan."""
+
+    step: str
+    job_name: str
+    state: str = PENDING  #: in Slurm's words
+    started_s: float | None = None
+    ended_s: float | None = None
+    replaced: PlannedJob | None = None  #: as it was planned, where another job takes its place
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self.state not in ACTIVE
+
+    @property
+    def unwanted(self) -> bool:
+        """Whether its job is cancelled, unless it has begun."""
+        return self.replaced is not None
+
+    def seen(self, job: QueuedJob) -> Self:
+        """Give it with what the queue says of its job."""
+        if job.waits:
+            return self if self.state == PENDING else replace(self, state=PENDING, started_s=None)
+        state = RUNNING if job.ends else job.state
+        return replace(self, state=state, started_s=job.start_s, replaced=None)
 
 
 class Submitted(msgspec.Struct, kw_only=True):
-    """A plan's jobs with their ids; a job without id is not submitted yet, as far as is known."""
+    """A plan's jobs, and those of them that were submitted, as far as is known."""
 
     workflow: str
     deadline_s: float | None
@@ -31,38 +60,56 @@ class Submitted(msgspec.Struct, kw_only=True):
     text: str = ""  #: of the workflow's file when it was submitted
     confidence: float = 0.95
     hard: bool = False
+    budget: float | None = None  #: node-hours
+    overrun_s: float = 0.0  #: how far a job may run beyond its limit
     mark: str = msgspec.field(
         default_factory=lambda: secrets.token_hex(3)
     )  #: in the names of all its jobs
-    ids: dict[str, str] = {}
-    states: dict[str, str] = {}  #: last states, in Slurm's words
-    started_s: dict[str, float] = {}
-    ended_s: dict[str, float] = {}
-    tried: dict[str, int] = {}  #: times that a step was given to sbatch
-    trying: list[str] = []  #: perhaps given to sbatch, without an id yet
-    leaving: list[tuple[str, PlannedJob]] = []  #: ids and jobs that are cancelled for others
+    steps: dict[str, StepRun] = {}  #: jobs of the plan as it is
+    others: list[StepRun] = []  #: jobs whose place others took
     astray: str = ""  #: why the remaining steps have to be planned again; empty: they do not
 
     def state(self, step: str) -> str:
         """State of a step's job."""
-        return self.states.get(step, PENDING)
+        return self.steps[step].state if step in self.steps else PENDING
 
     def pending(self, step: str) -> bool:
         """Whether a step's job has not started yet."""
         return self.state(step) == PENDING
 
+    def active(self, step: str) -> bool:
+        """Whether a step's job has not ended."""
+        return self.state(step) in ACTIVE
+
     def begun(self, step: str) -> bool:
         """Whether a step's job has started, and not ended."""
-        return self.state(step) in ACTIVE - {PENDING}
+        return self.active(step) and not self.pending(step)
 
     def lost(self, step: str) -> bool:
         """Whether a step's job has ended, but not well."""
-        return self.state(step) not in (COMPLETED, *ACTIVE)
+        return not self.active(step) and self.state(step) != COMPLETED
 
-    def name(self, step: str) -> str:
-        """Name of the job of a step as it is submitted now."""
-        tried = self.tried.get(step, 0)
-        return job_name(self.workflow, step, f"{self.mark}-{tried}" if tried > 1 else self.mark)
+    def started_s(self, step: str) -> float | None:
+        """When a step's job started; None: it did not."""
+        return self.steps[step].started_s if step in self.steps else None
+
+    def ended_s(self, step: str) -> float | None:
+        """When a step's job ended; None: it did not."""
+        return self.steps[step].ended_s if step in self.steps else None
+
+    def job_id(self, step: str) -> int | None:
+        """Id of a step's job; None: it has none."""
+        return self.steps[step].job_id if step in self.steps else None
+
+    def new_name(self, step: str) -> str:
+        """Name for another job of a step."""
+        before = sum(one.step == step for one in self.others)
+        return job_name(self.workflow, step, f"{self.mark}-{before + 1}" if before else self.mark)
+
+    @property
+    def unfinished(self) -> list[PlannedJob]:
+        """Jobs that have not ended."""
+        return [job for job in self.jobs if self.active(job.name)]
 
 
 def path_for(workflow: Path) -> Path:

@@ -19,7 +19,7 @@ from slurm_plugin.cli.exit_status import INTERRUPTED, guarded
 from slurm_plugin.cli.nimo import COMMANDS, EXPERIMENTS, command_parser, main
 from slurm_plugin.cli.options import forecast, ingest, init, profile, prune, replay
 from slurm_plugin.config.setting_types import Bystanders, Mode
-from slurm_plugin.experiments.plan.monitor import SLIP_S
+from slurm_plugin.experiments.plan.slips import SLIP_S
 
 
 @pytest.mark.parametrize("name", COMMANDS)

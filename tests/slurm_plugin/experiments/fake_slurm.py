@@ -47,6 +47,9 @@ class FakeSlurm:
         if self.calls == self.kill_at:
             raise Killed
 
+    def on(self, _cluster: str) -> "FakeSlurm":
+        return self
+
     def submit(self, argv: list[str], _script: str) -> int:
         self.called()
         row = self.outcome(self, argv)
@@ -74,7 +77,7 @@ class FakeSlurm:
             job.why = self.starts(job)
             job.state = "PENDING" if job.why else "RUNNING"
 
-    def cancel(self, *job_ids: int) -> None:
+    def cancel(self, *job_ids: int, waiting: bool = False) -> None:
         self.called()
         for job_id in job_ids:
             self.jobs[job_id].row = replace(self.jobs[job_id].row, state=JobState.CANCELLED)

@@ -27,7 +27,25 @@ learning: {target: 10000, fewest: 3, in_a_row: 1, error: cross-validation}
 """
 SCALE = ["scale", "-N", "1,2,4", "--time", "5", "--runs", "4", "job.sh"]
 LEARN = ["lab", "learn", "app.yaml"]
-GO_ON = {"scale": ["scale", "--resume", "job.scale"], "lab": LEARN}
+PLAN = ["lab", "plan", "--submit", "--follow", "--fixed", "flow.yaml"]
+GO_ON = {
+    "scale": ["scale", "--resume", "job.scale"],
+    "learn": LEARN,
+    "plan": ["lab", "plan", "--follow", "flow.yaml"],
+}
+#: Journals, and where they have the jobs.
+JOURNALS = {
+    "scale": ("job.scale/study.json", lambda made: made["runs"]),
+    "learn": ("app.learn.json", lambda made: made["trials"]),
+    "plan": ("flow.plan.json", lambda made: [*made["steps"].values()]),
+}
+WORKFLOW = """\
+storages: {here: {path: /tmp}}
+places: {batch: {storage: here}}
+tasks:
+  first: {command: "sh job.sh", run_time: 60}
+  second: {command: "sh job.sh", run_time: 60, after: [first]}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -68,14 +86,15 @@ def killed(cluster, command, how):
     return process.returncode, said
 
 
-@pytest.mark.parametrize("command", [SCALE, LEARN], ids=["scale", "learn"])
-def test_an_ended_campaign_leaves_no_job_and_a_killed_one_loses_none(nimo, command):
+@pytest.mark.parametrize(("kind", "command"), [("scale", SCALE), ("learn", LEARN), ("plan", PLAN)])
+def test_an_ended_campaign_leaves_no_job_and_a_killed_one_loses_none(nimo, kind, command):
     cluster, work = nimo.cluster, nimo.cluster.layout.work
     wait = work / "wait"
     wait.touch()
     (work / "job.sh").write_text(JOB.format(wait=wait))
     (work / "app.yaml").write_text(DESCRIPTION)
-    goes_on = GO_ON[command[0]]
+    (work / "flow.yaml").write_text(WORKFLOW)
+    goes_on = GO_ON[kind]
 
     status, said = killed(cluster, command, signal.SIGTERM)
     assert status == 130
@@ -98,8 +117,7 @@ def test_an_ended_campaign_leaves_no_job_and_a_killed_one_loses_none(nimo, comma
     fields = ("JobID", "State", "JobName", "Comment")
     jobs = {one["JobID"]: one for one in cluster.sacct("-X", "-S", "now-1hour", fields=fields)}
     assert {jobs[one]["State"] for one in left} == {"COMPLETED"}
-    path = work / ("job.scale/study.json" if command is SCALE else "app.learn.json")
-    journal = json.loads(path.read_text())
-    runs = [one["job_id"] for one in journal["runs" if command is SCALE else "trials"]]
+    path, runs_of = JOURNALS[kind]
+    runs = [one["job_id"] for one in runs_of(json.loads((work / path).read_text()))]
     assert len(runs) == len(set(runs))
     assert {str(one) for one in runs} >= set(left)

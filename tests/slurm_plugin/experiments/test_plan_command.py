@@ -128,7 +128,7 @@ def test_a_task_without_any_history_is_named(flow, capsys):
     assert main(["plan", "--empty", str(flow)]) == 3
     error = capsys.readouterr().err
     assert error.startswith("nimo: tasks.count: there is no history of 'flow/count'")
-    assert error.endswith("or give its run_time, or samples\n")
+    assert error.endswith("or a --time in sbatch within which it is guessed\n")
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
 """Workflows and what is known of them, for tests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from random import Random
 
 from predictor.forecasts.transfer_time import transfer_time
-from sacct_ingest.errors import SlurmError
 from slurm_plugin.experiments.plan.run_times import BANDWIDTH, LATENCY, Copies, LearnedRunTimes
 from slurm_plugin.experiments.plan.schedule import PlanningProblem
 from slurm_plugin.experiments.plan.workflow_file import parse
@@ -25,36 +24,6 @@ def problem(text: str, nodes: Mapping[str, int] | int = 8, **learned: object) ->
         free={name: profile([(NOW, count)]) for name, count in counts.items()},
         now_s=NOW,
     )
-
-
-class Slurm:
-    """Takes jobs and says of each what it was told to say."""
-
-    def __init__(self) -> None:
-        self.lines: list[list[str]] = []
-        self.names: dict[str, str] = {}
-        self.shown: dict[str, str] = {}
-        self.accounted: dict[str, str] = {}
-        self.broken = 0
-
-    def sbatch(self, argv: Sequence[str], script: str) -> str:
-        self.lines.append(list(argv))
-        name = next(word for word in argv if word.startswith("--job-name="))
-        job_id = str(sum(line[0] == "sbatch" for line in self.lines))
-        self.names[name.partition("=")[2]] = job_id
-        return job_id
-
-    def ask(self, argv: Sequence[str]) -> str:
-        if argv[0] in ("scancel", "scontrol"):
-            self.lines.append(list(argv))
-            return ""
-        if self.broken:
-            self.broken -= 1
-            raise SlurmError("slurm_load_jobs error: Unable to contact slurm controller")
-        if name := next((w.partition("=")[2] for w in argv if w.startswith("--name=")), ""):
-            return self.names.get(name, "")
-        reported = self.shown if argv[0] == "squeue" else self.accounted
-        return "".join(f"{job}|{rest}\n" for job, rest in reported.items())
 
 
 def random_text(draw: Random, *, tasks: int, places: int, counts: int) -> str:

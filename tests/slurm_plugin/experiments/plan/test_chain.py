@@ -1,4 +1,4 @@
-"""Plans as jobs, submitted over clusters and followed; Slurm is played by a dictionary."""
+"""Plans as jobs: their scripts, options and dependencies."""
 
 from dataclasses import replace
 from math import ceil, exp
@@ -6,17 +6,13 @@ from statistics import NormalDist
 
 import pytest
 
-from slurm_plugin.experiments.plan import state_file
 from slurm_plugin.experiments.plan.chain import command_line, dependents, job_name, jobs, path_of
-from slurm_plugin.experiments.plan.monitor import failed
+from slurm_plugin.experiments.plan.followed_plan import waits_elsewhere
 from slurm_plugin.experiments.plan.plans import plans
-from slurm_plugin.experiments.plan.resubmit import submit_ready, waits_elsewhere
 from slurm_plugin.experiments.plan.run_times import TaskEstimate
 from slurm_plugin.experiments.plan.schedule import PlanSchedule, Step, TaskBounds, TaskOption, build
 from slurm_plugin.experiments.plan.workflow import File, Storage
-from slurm_plugin.slurm.commands import SubmissionRefused
-from tests.slurm_plugin.experiments.plan.made import NOW, Slurm, problem
-from tests.slurm_plugin.experiments.plan.test_monitor import follower
+from tests.slurm_plugin.experiments.plan.made import NOW, problem
 
 TWO_CLUSTERS = """
 name: flow
@@ -40,12 +36,6 @@ def chain():
     return jobs(made.workflow, schedule, rooms={}, deadline_s=NOW + 3600, hard=True)
 
 
-def submitted(chain):
-    return state_file.Submitted(
-        workflow="flow", deadline_s=NOW + 3600, submitted_s=NOW, jobs=list(chain)
-    )
-
-
 def test_scripts_have_the_paths_of_where_they_run(chain):
     first, copied, second, back = chain
     assert first.script.endswith("a /near/raw > /near/mid; b ${raw}\n")
@@ -60,82 +50,8 @@ def test_scripts_have_the_paths_of_where_they_run(chain):
     assert "--time=4" in first.options
 
 
-def test_what_needs_another_cluster_is_submitted_when_that_has_completed(chain, tmp_path):
-    slurm, given, remaining = Slurm(), submitted(chain), tmp_path / "w.plan.json"
+def test_what_needs_another_cluster_is_named(chain):
     assert waits_elsewhere(chain) == ["mid to far", "second", "out to near"]
-    assert [job.name for job in submit_ready(given, remaining, slurm.sbatch)] == ["first"]
-    slurm.shown = {"1": f"COMPLETED|{NOW:.0f}|{NOW + 400:.0f}"}
-    ends = {"2": "COMPLETED|1|2", "3": "COMPLETED|3|4"}
-    rounds = iter([{"2": "RUNNING|1|N/A"}, ends, {"4": "COMPLETED|5|6"}])
-    made = follower(
-        given, tmp_path, ask=slurm.ask, submit=slurm.sbatch, clock=lambda: NOW + 400,
-        sleep=lambda _: slurm.shown.update(next(rounds)),
-    )  # fmt: skip
-    lines = list(made.lines(1.0))
-    assert "first: COMPLETED, 5 min later than planned" in lines[0]
-    assert lines[1].startswith("first ended 5 min later than planned: all ended by ")
-    assert lines[1].endswith("meets the deadline " + lines[1].rpartition(" ")[2])
-    assert not any("--dependency" in word for word in slurm.lines[1])
-    assert "--dependency=afterok:2" in slurm.lines[2]
-    assert [argv[0] for argv in slurm.lines] == ["sbatch"] * 4
-    loaded = state_file.load(remaining)
-    assert set(loaded.states.values()) == {"COMPLETED"}
-
-
-def test_a_failure_cancels_what_needs_it_and_outages_are_sat_out(chain, tmp_path):
-    given, slurm = submitted(chain), Slurm()
-    given.ids = {"first": "6", "mid to far": "7", "second": "8"}
-    given.states = {"first": "COMPLETED"}
-    slurm.broken = 1
-    slurm.shown = {"8": "PENDING|N/A|N/A"}
-    slurm.accounted = {"7": "CANCELLED by 0|1|2"}
-    made = follower(given, tmp_path, ask=slurm.ask, clock=lambda: NOW, sleep=lambda _: None)
-    lines = list(made.lines(1.0))
-    assert lines[0].startswith("Slurm does not answer, trying again")
-    assert lines[1].startswith("mid to far: CANCELLED")
-    assert lines[2] == "second, out to near: cancelled, for mid to far is CANCELLED (job 7)"
-    assert slurm.lines == [["scancel", "--clusters=big", "8"]]
-    assert failed(given) == ["mid to far", "second", "out to near"]
-
-
-def test_a_refused_job_keeps_those_before_it(chain, tmp_path):
-    given, remaining = submitted(chain), tmp_path / "flow.plan.json"
-    given.ids, given.states = {"first": "4"}, {"first": "COMPLETED"}
-
-    def refuse(argv, script):
-        if "--exclusive" in argv:
-            raise SubmissionRefused("sbatch: error: Batch job submission failed")
-        return "5"
-
-    with pytest.raises(SubmissionRefused):
-        submit_ready(given, remaining, refuse)
-    loaded = state_file.load(remaining)
-    assert loaded.ids == {"first": "4", "mid to far": "5"}
-    assert failed(loaded) == ["second"]
-
-
-def test_what_may_have_been_submitted_is_looked_for_by_its_name(chain, tmp_path):
-    given, remaining, slurm = submitted(chain), tmp_path / "flow.plan.json", Slurm()
-
-    def killed(argv, script):
-        slurm.sbatch(argv, script)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        submit_ready(given, remaining, killed, slurm.ask)
-    loaded = state_file.load(remaining)
-    assert (loaded.ids, loaded.trying) == ({}, ["first"])
-    assert [job.name for job in submit_ready(loaded, remaining, slurm.sbatch, slurm.ask)] == [
-        "first"
-    ]
-    assert loaded.ids == {"first": "1"}
-    assert len(slurm.lines) == 1
-    # What never came to Slurm is submitted, under the same name.
-    given.trying, given.tried = ["first"], {"first": 1}
-    slurm.names.clear()
-    submit_ready(given, remaining, slurm.sbatch, slurm.ask)
-    assert given.ids == {"first": "2"}
-    assert slurm.lines[0][2] == slurm.lines[1][2] == f"--job-name=flow.first.{given.mark}"
 
 
 SITE = """
@@ -185,6 +101,13 @@ def test_limits_hold_what_hardly_any_run_exceeds_and_a_margin():
     assert option(run, "comment") == "nimo:app=app,problem=p-1"
     assert option(copy, "comment") == "nimo:off"
     assert option(run, "deadline") is None
+
+
+def test_the_limit_of_a_job_is_the_last_one_of_its_options():
+    run = made(SITE)[1]
+    assert run.limit_s == 60 * int(option(run, "time"))
+    assert replace(run, options=(*run.options, "-t", "1:30:00")).limit_s == 5400
+    assert replace(run, options=(*run.options, "--time=UNLIMITED")).limit_s == 365 * 86_400
 
 
 @pytest.mark.parametrize(("longest_s", "limit"), [(599.0, "9"), (600.0, "10"), (59.0, "1")])

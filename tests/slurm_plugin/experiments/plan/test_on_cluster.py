@@ -163,19 +163,19 @@ def test_submitted_and_followed_within_its_deadline(cluster):
     assert {"raw to scratch", "report to home"} <= steps.keys()
     assert steps["join"]["place"] == "fast"
 
-    options = ("--interval", "0.5", "--deadline=now+10minutes")
-    done = nimo(cluster, file, "--submit", "--follow", "--hard", *options)
+    done = nimo(cluster, file, "--submit", "--follow", "--hard", "--deadline=now+10minutes")
     assert "raw to scratch: COMPLETED" in done.stdout
     assert (file.parent / "scratch" / "raw").read_text() == "abc\n"
     assert (file.parent / "home" / "report").read_text().strip() == "8"
 
     record = json.loads(file.with_suffix(".plan.json").read_text())
-    assert set(record["states"].values()) == {"COMPLETED"}
-    assert max(record["ended_s"].values()) <= record["deadline_s"]
-    cluster.wait(*map(int, record["ids"].values()), accounted=True)
+    steps = record["steps"]
+    assert {run["state"] for run in steps.values()} == {"COMPLETED"}
+    assert max(run["ended_s"] for run in steps.values()) <= record["deadline_s"]
+    cluster.wait(*(run["job_id"] for run in steps.values()), accounted=True)
     rows = cluster.sacct("-X", fields=("JobID", "JobName", "Comment", "Start", "End"))
     by_id = {row["JobID"]: row for row in rows}
-    own = {step: by_id[job_id] for step, job_id in record["ids"].items()}
+    own = {step: by_id[str(run["job_id"])] for step, run in steps.items()}
     assert own["split"]["Comment"] == "nimo:app=brain,problem=split"
     assert own["split"]["JobName"] == f"brain.split.{record['mark']}"
     assert own["join"]["Start"] >= max(own[task]["End"] for task in ("split", "turn"))
@@ -185,7 +185,7 @@ def test_submitted_and_followed_within_its_deadline(cluster):
 
 def test_a_failing_task_takes_along_what_needs_it(cluster):
     file = workflow(cluster, "bad", "exit 3")
-    done = nimo(cluster, file, "--submit", "--follow", "--interval", "0.5", check=False)
+    done = nimo(cluster, file, "--submit", "--follow", check=False)
     assert done.returncode == 1
     assert "check: FAILED" in done.stdout
     assert "tell" in next(line for line in done.stdout.splitlines() if "is FAILED" in line)
@@ -207,7 +207,7 @@ def killed_while_submitting(cluster, file, *argv):
 
 def follow_until(cluster, file, start):
     """Follow until a line begins so, then kill the follower; its lines."""
-    line = [NIMO, "plan", "--follow", "--interval=0.5", file]
+    line = [NIMO, "plan", "--follow", file]
     env = {**cluster.env, **environment(file)}
     lines = []
     with subprocess.Popen(line, env=env, cwd=file.parent, stdout=subprocess.PIPE, text=True) as one:
@@ -230,7 +230,7 @@ def test_killed_twice_and_planned_again_for_a_task_that_was_short(cluster):
     assert "wide: 1 node at slow instead of 2 nodes at slow" in lines
 
     (file.parent / "go").touch()
-    done = nimo(cluster, file, "--follow", "--interval", "0.5")
+    done = nimo(cluster, file, "--follow")
     assert done.stdout.endswith("5 COMPLETED\n")
     assert (file.parent / "wide").read_text() == "1\n"
     assert (file.parent / "moved").read_text() == "slow\n"
@@ -257,7 +257,7 @@ def test_planned_and_followed_over_two_clusters(cluster, slurm_cluster):
     with slurm_cluster(nodes=1, name="big", beside=cluster):
         refused = nimo(cluster, file, "--submit", check=False)
         assert "which Slurm cannot wait for: add --follow" in refused.stderr
-        done = nimo(cluster, file, "--submit", "--follow", "--interval", "0.5", "--fixed")
+        done = nimo(cluster, file, "--submit", "--follow", "--fixed")
         assert done.stdout.endswith("4 COMPLETED\n")
         assert (file.parent / "home" / "out").read_text() == "abc\nbig\n"
         there = cluster.run("squeue", "-M", "big", "-h", "-t", "all", "-o", "%j").stdout.split()

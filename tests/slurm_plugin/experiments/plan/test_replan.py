@@ -6,20 +6,20 @@ from math import inf
 import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
+from msgspec import structs
 
-from sacct_ingest.errors import SlurmError
-from slurm_plugin.experiments.plan import replan, state_file
+from slurm_plugin.experiments.plan import replan
 from slurm_plugin.experiments.plan.chain import jobs
+from slurm_plugin.experiments.plan.exchange import exchange
 from slurm_plugin.experiments.plan.plans import Plan, plans
 from slurm_plugin.experiments.plan.replan import plan_again, steps_begun
-from slurm_plugin.experiments.plan.resubmit import change, settle, submit_ready
 from slurm_plugin.experiments.plan.run_times import PlaceSpeed, RunFactors, TaskEstimate
 from slurm_plugin.experiments.plan.schedule import PlanSchedule, TaskOption
-from tests.slurm_plugin.experiments.plan.made import NOW, Slurm, problem
+from tests.slurm_plugin.experiments.plan.made import NOW, problem
 from tests.slurm_plugin.experiments.plan.test_chain import SITE
-from tests.slurm_plugin.experiments.plan.test_monitor import follower
-from tests.slurm_plugin.experiments.plan.test_monitor import given as recorded
-from tests.slurm_plugin.experiments.plan.test_monitor import job as planned
+from tests.slurm_plugin.experiments.plan.test_followed_plan import become, plan
+from tests.slurm_plugin.experiments.plan.test_followed_plan import given as recorded
+from tests.slurm_plugin.experiments.plan.test_followed_plan import job as planned
 
 HOUR = 3600.0
 #: One after the other; two nodes take more node-hours than one.
@@ -44,22 +44,32 @@ def flow():
 def given(flow):
     """The plan of the chain as submitted: every task on one node."""
     schedule = plans(flow, deadline_s=DEADLINE)[0].schedule
-    made = state_file.Submitted(
-        workflow="chain",
-        deadline_s=DEADLINE,
-        submitted_s=NOW,
-        jobs=jobs(flow.workflow, schedule, rooms={}, deadline_s=DEADLINE),
-        ids={"a": "1", "b": "2", "c": "3"},
-    )
+    planned_jobs = jobs(flow.workflow, schedule, rooms={}, deadline_s=DEADLINE)
+    made = recorded(*planned_jobs, workflow="chain", deadline_s=DEADLINE)
     assert [job.step.nodes for job in made.jobs] == [1, 1, 1]
     return made
 
 
 def ran(given, step, start_s, end_s=None):
-    given.states[step] = "RUNNING" if end_s is None else "COMPLETED"
-    given.started_s[step] = NOW + start_s
-    if end_s is not None:
-        given.ended_s[step] = NOW + end_s
+    state = "RUNNING" if end_s is None else "COMPLETED"
+    become(
+        given, step, state=state, started_s=NOW + start_s,
+        ended_s=None if end_s is None else NOW + end_s,
+    )  # fmt: skip
+
+
+class Queue:
+    """Slurm's queue, where it changes jobs or refuses to."""
+
+    def __init__(self, *, refuses=False):
+        self.refuses, self.changed = refuses, []
+
+    def on(self, _cluster):
+        return self
+
+    def update(self, job_id, values):
+        self.changed.append((job_id, values))
+        return not self.refuses
 
 
 def later(flow, by_s):
@@ -89,11 +99,11 @@ def test_a_run_that_goes_on_is_expected_to_go_on(flow, given):
 def test_nothing_is_left_to_decide_where_all_have_begun_or_are_lost(flow, given):
     ran(given, "a", 0, 1000)
     ran(given, "b", 1000)
-    given.states["c"] = "CANCELLED"
+    become(given, "c", state="CANCELLED")
     assert plan_again(later(flow, 1100), given) is None
 
 
-def test_copies_for_what_was_lost_stay_what_they_are(tmp_path):
+def test_copies_for_what_was_lost_stay_what_they_are():
     flow = problem("""
 storages: {home: {path: /h}, far: {path: /f}}
 links: [{from: home, to: far, bandwidth: 10M, remote: false}]
@@ -104,91 +114,57 @@ tasks:
   done: {command: x, writes: [made], places: [there], run_time: 100}
   open: {command: x, after: [done], reads: [raw], places: [there], run_time: {1: 100, 2: 60}}
 """)
-    given = state_file.Submitted(
-        workflow="w",
-        deadline_s=None,
-        submitted_s=NOW,
-        jobs=jobs(flow.workflow, plans(flow)[0].schedule, rooms={}),
-    )
+    given = recorded(*jobs(flow.workflow, plans(flow)[0].schedule, rooms={}))
     ran(given, "raw to far", 0, 1)
     ran(given, "done", 0, 100)
-    given.states["lost"] = "FAILED"
+    become(given, "lost", state="FAILED")
     result = plan_again(later(flow, 100), given)
     # The copy home has not begun; its task has, so that it stays as it was submitted.
     assert {job.name for job in result.jobs} == {"open", "made to home"}
-    given.ids = {"open": "1", "made to home": "2"}
-    slurm, path = Slurm(), tmp_path / "r"
-    list(change(given, result.jobs, path, slurm.ask))
-    assert given.ids["made to home"] == "2"
-    assert not given.leaving
-
-
-def changed(given, flow, path, ask):
-    """What is said when the plan is changed after a first task that took twice as long."""
-    ran(given, "a", 0, 2000)
-    result = plan_again(later(flow, 2000), given)
-    return list(change(given, result.jobs, path, ask))
-
-
-def refusing(slurm):
-    """Slurm where it lets nobody change jobs."""
-
-    def ask(argv):
-        if argv[0] == "scontrol":
-            raise SlurmError("scontrol: error: Access/permission denied for job 2")
-        return slurm.ask(argv)
-
-    return ask
+    before = given.job_id("made to home")
+    list(exchange(given, result.jobs, Queue()))
+    assert given.job_id("made to home") == before
+    assert not given.others
 
 
 def test_what_slurm_refuses_to_change_is_submitted_again(flow, given, tmp_path):
-    slurm, path = Slurm(), tmp_path / "r"
-    changed(given, flow, path, refusing(slurm))
-    remaining = state_file.load(path)
-    assert (remaining.ids, [one for one, _ in remaining.leaving]) == ({"a": "1"}, ["2", "3"])
-    # Killed here, what leaves is cancelled by whoever goes on.
-    assert settle(remaining, path, slurm.ask) == []
-    assert slurm.lines[-1] == ["scancel", "--state=PENDING", "2", "3"]
-    remaining.tried = {"a": 1, "b": 1, "c": 1}
-    submit_ready(remaining, path, slurm.sbatch, slurm.ask)
-    first, second = (line for line in slurm.lines if line[0] == "sbatch")
-    assert f"--job-name=chain.b.{remaining.mark}-2" in first
-    assert f"--dependency=afterok:{remaining.ids['b']}" in second
+    ran(given, "a", 0, 2000)
+    result = plan_again(later(flow, 2000), given)
+    list(exchange(given, result.jobs, Queue(refuses=True)))
+    assert list(given.steps) == ["a"]
+    assert [(one.job_id, one.unwanted) for one in given.others] == [(2, True), (3, True)]
+    # Nothing is submitted before they are out of the way.
+    assert plan(given, tmp_path).next(NOW + 2000) is None
+    given.others = [structs.replace(one, state="CANCELLED") for one in given.others]
+    new = plan(given, tmp_path).next(NOW + 2000)
+    assert (new.step, new.nodes, new.job_name) == ("b", 2, f"chain.b.{given.mark}-2")
 
 
 def test_followed_it_says_what_it_does_and_why(flow, given, tmp_path):
-    slurm, clock = Slurm(), iter([2000.0, 4000.0, 4100.0])
-    slurm.shown = {"1": f"COMPLETED|{NOW:.0f}|{NOW + 2000:.0f}", "2": "PENDING|N/A|N/A"}
-    slurm.shown |= {"3": "PENDING|N/A|N/A"}
-    ends = {"2": f"COMPLETED|{NOW + 2000:.0f}|{NOW + 2600:.0f}"}
-    ends |= {"3": f"COMPLETED|{NOW + 2600:.0f}|{NOW + 3200:.0f}"}
-    now = [next(clock)]
-
-    def sleep(_):
-        now[0] = next(clock)
-        slurm.shown |= ends
-
-    made = follower(
-        given, tmp_path, ask=slurm.ask, submit=slurm.sbatch, sleep=sleep,
-        clock=lambda: NOW + now[0],
-        planner=lambda submitted: plan_again(later(flow, now[0]), submitted),
+    ran(given, "a", 0, 2000)
+    given.astray = "a ended 17 min later than planned"
+    lines, queue = [], Queue()
+    made = plan(
+        given, tmp_path, queue, lines,
+        planner=lambda submitted: plan_again(later(flow, 2000), submitted),
     )  # fmt: skip
-    lines = list(made.lines(1.0))
-    assert lines[0] == "a: COMPLETED, 17 min later than planned"
-    assert lines[1].startswith("a ended 17 min later than planned: planned again; all ended by ")
-    assert "that meets the deadline" in lines[1]
-    assert lines[2:4] == [
+    assert made.next(NOW + 2000) is None
+    assert lines[0].startswith("a ended 17 min later than planned: planned again; all ended by ")
+    assert "that meets the deadline" in lines[0]
+    assert lines[1:] == [
         "b: 2 nodes at p instead of 1 node at p",
         "c: 2 nodes at p instead of 1 node at p",
     ]
-    assert lines[-1].startswith("c: COMPLETED")
+    assert [job_id for job_id, _ in queue.changed] == [2, 3]
+    # The budget counts what they are now.
+    assert [given.steps[name].nodes for name in "abc"] == [1, 2, 2]
 
 
-def test_a_limit_that_holds_the_run_stays_and_a_shorter_one_grows(tmp_path):
+def test_a_limit_that_holds_the_run_stays_and_a_shorter_one_grows():
     had = with_options("--nodes=1", "--time=10")
 
     def limited(*options):
-        return exchanged(had, replace(had, options=options), tmp_path)[2].jobs[-1].options
+        return exchanged(had, replace(had, options=options))[2].jobs[-1].options
 
     assert limited("--nodes=1", "--time=8") == ("--nodes=1", "--time=10")
     assert limited("--nodes=1", "--time=12") == ("--nodes=1", "--time=12")
@@ -196,78 +172,54 @@ def test_a_limit_that_holds_the_run_stays_and_a_shorter_one_grows(tmp_path):
     assert limited("--nodes=2", "--time=8") == ("--nodes=2", "--time=8")
     assert limited("--nodes=1", "--time=8", "--deadline=uts5")[1] == "--time=8"
     new = replace(planned("y", 0, 9), options=("--nodes=1", "--time=3"))
-    assert exchanged(had, new, tmp_path)[2].jobs[-1] is new
+    assert exchanged(had, new)[2].jobs[-1] is new
 
 
-def exchanged(before, after, path, **also):
-    lines = []
-
-    def ask(argv):
-        lines.append(list(argv))
-        return ""
-
+def exchanged(before, after, **also):
+    queue = Queue()
     one = recorded(planned("a", 0, 9), before, **also)
-    said = list(change(one, [planned("a", 0, 9), after], path / "w.json", ask))
-    return said, lines, one
+    said = list(exchange(one, [planned("a", 0, 9), after], queue))
+    return said, queue.changed, one
 
 
 def with_options(*options, **also):
     return replace(planned("x", 0, 9, "a"), options=options, **also)
 
 
-def test_only_numbers_that_differ_are_updated_and_all_else_takes_a_new_job(tmp_path):
+def kept(one):
+    """Ids of the jobs that stay, and of those that leave."""
+    ids = {name: run.job_id for name, run in one.steps.items()}
+    return ids, [run.job_id for run in one.others]
+
+
+def test_only_numbers_that_differ_are_updated_and_all_else_takes_a_new_job():
     before = with_options("--nodes=1", "--time=10", "--comment=c")
-    same = exchanged(before, before, tmp_path)
+    same = exchanged(before, before)
     assert same[:2] == ([], [])
-    _, lines, one = exchanged(
-        before, with_options("--nodes=2", "--time=12", "--comment=c"), tmp_path
-    )
-    assert lines == [["scontrol", "update", "JobId=2", "NumNodes=2-2", "TimeLimit=12"]]
-    assert (one.ids, one.leaving) == ({"a": "1", "x": "2"}, [])
+    _, changed, one = exchanged(before, with_options("--nodes=2", "--time=12", "--comment=c"))
+    assert changed == [(2, {"NumNodes": "2-2", "TimeLimit": "12"})]
+    assert kept(one) == ({"a": 1, "x": 2}, [])
     for after in (
         with_options("--nodes=1", "--time=10", "--comment=d"),
         with_options("--nodes=1", "--time=10", "--comment=c", "--deadline=uts5"),
         with_options("--nodes=1", "--time=10", "--comment=c", script="other"),
         with_options("--nodes=1", "--time=10", "--comment=c", cluster="big"),
     ):
-        _, lines, one = exchanged(before, after, tmp_path)
-        assert (one.ids, [number for number, _ in one.leaving]) == ({"a": "1"}, ["2"])
-        assert lines == []
+        _, changed, one = exchanged(before, after)
+        assert kept(one) == ({"a": 1}, [2])
+        assert changed == []
 
 
-def test_who_waits_for_a_new_job_is_new_and_for_a_completed_one_is_not(tmp_path):
+def test_who_waits_for_a_new_job_is_new_and_for_a_completed_one_is_not():
     before = with_options("--nodes=1", "--time=10")
     free = replace(before, step=replace(before.step, needs=()))
-    _, _, one = exchanged(before, free, tmp_path)
-    assert [number for number, _ in one.leaving] == ["2"]
-    _, _, one = exchanged(before, free, tmp_path, states={"a": "COMPLETED"})
-    assert one.leaving == []
+    _, _, one = exchanged(before, free)
+    assert kept(one)[1] == [2]
+    _, _, one = exchanged(before, free, states={"a": "COMPLETED"})
+    assert kept(one)[1] == []
     # A job that was not submitted yet is none to cancel.
-    _, _, one = exchanged(before, free, tmp_path, ids={"a": "1"})
-    assert one.leaving == []
-
-
-@pytest.mark.parametrize(
-    ("state", "left", "stays"), [("PENDING", 1, False), ("CANCELLED", 0, False), ("", 0, False),
-                                 ("RUNNING", 0, True), ("COMPLETED", 0, True)],
-)  # fmt: skip
-def test_jobs_that_leave_are_cancelled_and_those_that_began_stay(tmp_path, state, left, *, stays):
-    """Still waiting: the next round cancels it again.  It stays before what needs it."""
-    before = planned("x", 0, 9)
-    one = recorded(planned("a", 0, 9), planned("y", 0, 9, "x"), leaving=[("5", before)])
-    asked = []
-
-    def ask(argv):
-        asked.append(argv)
-        return f"5|{state}\nnoise\n" if argv[0] == "squeue" and state else ""
-
-    assert settle(one, tmp_path / "w", ask) == (["x"] if stays else [])
-    assert list(asked[0]) == ["scancel", "--state=PENDING", "5"]
-    assert len(one.leaving) == left
-    names = [each.name for each in one.jobs]
-    assert names == (["a", "x", "y"] if stays else ["a", "y"])
-    assert one.astray == ("x began meanwhile" if stays else "")
-    assert one.ids.get("x") == ("5" if stays else None)
+    _, _, one = exchanged(before, free, ids={"a": 1})
+    assert kept(one)[1] == []
 
 
 def test_steps_that_have_begun_stay_with_what_is_left_of_them():
@@ -285,7 +237,7 @@ def test_steps_that_have_begun_stay_with_what_is_left_of_them():
     assert running.end_s == pytest.approx(NOW + 60 + left_s)
     assert (home.start_s, home.end_s) == (running.end_s, pytest.approx(running.end_s + 10))
     assert home.ready_s == home.start_s
-    one.states["r"] = "FAILED"
+    become(one, "r", state="FAILED")
     assert [each.name for each in steps_begun(one, NOW + 60)] == ["d", "x"]
 
 
@@ -304,8 +256,7 @@ def test_factors_are_the_part_of_the_mean_error_that_is_the_curve_s(ran_s, runs,
     every = [planned(f"x{n}", 0, 100) for n in range(runs)]
     one = recorded(*(replace(each, step=replace(each.step, estimate=estimate)) for each in every))
     for each in every:
-        one.states[each.name] = "COMPLETED"
-        one.started_s[each.name], one.ended_s[each.name] = NOW, NOW + ran_s
+        ran(one, each.name, 0, ran_s)
     taken = replan.factors(one)["app"]
     assert (taken.idle, taken.now) == pytest.approx((factor, factor))
     one.jobs = [replace(each, step=replace(each.step, nodes=0)) for each in one.jobs]
@@ -317,15 +268,14 @@ def test_runs_that_say_nothing_of_their_curve_have_no_factor():
     one = recorded(
         replace(planned("x", 0, 100), step=replace(planned("x", 0, 100).step, estimate=own))
     )
-    one.states["x"] = "COMPLETED"
-    one.started_s["x"], one.ended_s["x"] = NOW, NOW + 150
+    ran(one, "x", 0, 150)
     assert replan.factors(one) == {}
     shared = replace(own, common=0.1)
     one.jobs = [replace(one.jobs[0], step=replace(one.jobs[0].step, estimate=shared))]
     assert replan.factors(one)["app"].idle == pytest.approx(1.5**0.25)
-    one.ended_s["x"] = NOW
+    become(one, "x", ended_s=NOW)
     assert replan.factors(one) == {}
-    one.ended_s["x"], one.states["x"] = NOW + 150, "FAILED"
+    become(one, "x", ended_s=NOW + 150, state="FAILED")
     assert replan.factors(one) == {}
 
 
@@ -354,10 +304,7 @@ def to_come(then, now, ran_s):
     ran_s: what the runs took.
     """
     flow = at_shares(then)
-    planned_jobs = jobs(flow.workflow, plans(flow)[0].schedule, rooms={})
-    one = state_file.Submitted(
-        workflow="w", deadline_s=None, submitted_s=NOW, jobs=planned_jobs, ids={}
-    )
+    one = recorded(*jobs(flow.workflow, plans(flow)[0].schedule, rooms={}))
     for name, length_s in ran_s.items():
         ran(one, name, 0, length_s)
     again = replace(at_shares(now), factors=replan.factors(one))

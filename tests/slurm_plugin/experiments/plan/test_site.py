@@ -40,8 +40,8 @@ from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.limits import Association, LimitTables
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, profile
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
-from tests.slurm_plugin.experiments.plan.test_monitor import given as submitted
-from tests.slurm_plugin.experiments.plan.test_monitor import job
+from tests.slurm_plugin.experiments.plan.test_followed_plan import given as submitted
+from tests.slurm_plugin.experiments.plan.test_followed_plan import job
 from tests.slurm_plugin.made import cluster, partition, table
 from tests.slurm_plugin.made import job as request
 
@@ -392,7 +392,7 @@ def test_own_jobs_leave_the_queue_and_end_when_they_are_expected_to(slurm, tmp_p
         job("e", 0, 9),
         states={"a": "RUNNING", "d": "COMPLETED"}, started_s={"a": NOW},
     )  # fmt: skip
-    del plan.ids["e"]
+    del plan.steps["e"]
     slurm.gives(*places(a="1", b="2"))
     slurm.gives(*places(c="3"), cluster="big")
     text = TEXT.replace("c: {storage: s}", "c: {storage: s, cluster: big}")
