@@ -8,7 +8,8 @@ of the store without the catalogue in memory (what a page would cost that reads 
 CPU is the server's own, a page: it says on a busy machine what the wall time says on an idle one.
 ``--decisions`` and ``--applications`` give one size of site, whose decisions are of its
 applications and of which pages show the last seven days.  Then some pages are asked for cold, too,
-of a server that has just begun: until its first answer, and until the page is there.
+of a server that has just begun: until its first answer, and until the page is there; once where
+no reports are kept, and once where the server before has left its own.
 """
 
 import http.client
@@ -74,7 +75,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             _fill(path, applications)
             rows += _measured(path, applications, repeats=10 if args.quick else 40, days=whole)
             if args.decisions:
-                cold += [_cold(path, applications, name) for name in COLD]
+                kept = Path(folder) / "kept"
+                kept.mkdir()
+                for state in ("nothing kept", "kept"):
+                    cold += [_cold(path, applications, name, state, kept) for name in COLD]
     _bench.table(rows, title="Pages for browsers")
     if cold:
         _bench.table(cold, title="Of a server that has just begun")
@@ -104,10 +108,13 @@ def _fit(number: int, rng: Random) -> FitRow:
     return row_of(table)
 
 
-def _cold(path: Path, applications: int, name: str) -> dict[str, Any]:
-    """Ask a server that has just begun for one page, as a browser does."""
+def _cold(path: Path, applications: int, name: str, state: str, kept: Path) -> dict[str, Any]:
+    """Ask a server that has just begun for one page, as a browser does.
+
+    kept: folder where the server before may have left its reports.
+    """
     address = PAGES[name].format(key=f"{applications // 2:024x}")
-    with _serving(path, days=0) as (connection, cpu_s):
+    with _serving(path, days=0, kept=kept) as (connection, cpu_s):
         before_s, began = cpu_s(), time.perf_counter()
         status = _status(connection, address)
         first_s, first_cpu_s = time.perf_counter() - began, cpu_s() - before_s
@@ -116,6 +123,7 @@ def _cold(path: Path, applications: int, name: str) -> dict[str, Any]:
             status = _status(connection, address)
         return {
             "page": name,
+            "reports": state,
             "first answer ms": first_s * 1000,
             "its CPU ms": first_cpu_s * 1000,
             "page ms": (time.perf_counter() - began) * 1000,
@@ -170,7 +178,7 @@ def _listed(path: Path) -> tuple[str, float, float]:
 
 
 @contextmanager
-def _serving(path: Path, *, days: int) -> Iterator[_Server]:
+def _serving(path: Path, *, days: int, kept: Path | None = None) -> Iterator[_Server]:
     """Start a server; gives a connection to it and what tells the CPU time that it has used.
 
     days: that the overview is about; 0: as many as where nothing is set.
@@ -179,7 +187,8 @@ def _serving(path: Path, *, days: int) -> Iterator[_Server]:
     shown = f"web: {{days: {days}}}\n" if days else ""
     config.write_text(f"store: sqlite:///{path}\n{shown}")
     argv = [sys.executable, "-c", _CODE, "web", "--listen", "127.0.0.1:0", "--config", str(config)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+    own = {"CACHE_DIRECTORY": str(kept)} if kept else {}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=os.environ | own) as process:
         try:
             assert process.stdout is not None
             port = int(process.stdout.readline().rstrip("/\n").rpartition(":")[2])

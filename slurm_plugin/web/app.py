@@ -25,7 +25,8 @@ from slurm_plugin.web import (
     start_pages,
     view,
 )
-from slurm_plugin.web.data import NotReady, PageData
+from slurm_plugin.web.data import PageData
+from slurm_plugin.web.refreshing_cache import NotReady
 from slurm_plugin.web.view import BadQuery, PageMissing, View
 from slurm_plugin.web.viewer import Proxies, Unauthenticated, Viewer, user_of
 

@@ -6,11 +6,11 @@ The catalogue has the applications in memory, for search, order and pages withou
 import logging
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -19,6 +19,7 @@ from predictor.types import Verdict
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.layout import ANY, Layout, Unit
 from sacct_ingest.store import DecisionSelection, FitRow, Store
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.outcomes import OutcomeReport, Pair
 from slurm_plugin.evaluation.report_data import collect
@@ -29,6 +30,8 @@ from slurm_plugin.reports.curve_text import Listed, TableKey, distinctions, repe
 from slurm_plugin.reports.pending_text import PendingAnswer
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules, is_own
 from slurm_plugin.store_access import table_finder
+from slurm_plugin.web.kept_reports import KeptReports
+from slurm_plugin.web.refreshing_cache import RefreshingCache
 from slurm_plugin.web.viewer import User, Viewer
 
 
@@ -193,111 +196,14 @@ _DAY_S = 86_400.0
 _STORE_S = 60.0  #: a read-only file shows its changes only when opened anew
 _CATALOGUE_S = 5.0  #: between looks whether a refit has written
 _OLDEST_CATALOGUE_S = 3600.0
-_SHARE = 0.05  #: of the time that making values again may take
-_REPORT_S, _OLDEST_REPORT_S = 60.0, 3600.0
+_REPORT_S, _OLDEST_REPORT_S = 60.0, 7 * _DAY_S
+_OLD_REPORT_S = 3600.0  #: from this age on a page says how old its sums are
 _WASTE_S = 1800.0
 #: Days of a user's jobs whose waste a page says, and the most starts that it looks at.
 _WASTE_DAYS, _WASTE_RUNS = 30, 20_000
 _VISIBILITY_S = 120.0
 _WAITING_S, _OLDEST_WAITING_S = 30.0, 120.0
 _CHECKS_S, _OLDEST_CHECKS_S = 5.0, 60.0
-
-
-Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
-
-
-@dataclass(slots=True)
-class _Slot(Generic[Value]):
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    made_s: float = 0.0
-    took_s: float = 0.0
-    values: list[Value] = field(default_factory=list)  #: none or one
-
-
-class NotReady(Exception):  # noqa: N818 - a state, not an error
-    """What a page is made of is still being computed."""
-
-
-class RefreshingCache(Generic[Key, Value]):
-    """Values by key.
-
-    make: makes the value of a key.
-    keep_s: for how long a value is good; one that takes long to make is good for longer.
-    serve_s: up to this age an old value is returned while a thread computes a new one.  Beyond it
-        the caller waits for the new value.
-    most: most keys in the cache; the least recently used ones leave first.
-    clock: seconds.
-    """
-
-    def __init__(
-        self,
-        make: Callable[[Key], Value],
-        *,
-        keep_s: float,
-        serve_s: float = 0.0,
-        most: int = 256,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._make = make
-        self._keep_s = keep_s
-        self._serve_s = serve_s
-        self._most = most
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._slots: OrderedDict[Key, _Slot[Value]] = OrderedDict()
-
-    def get(self, key: Key, *, patience_s: float | None = None) -> Value:
-        """Return the value of a key; compute it where the cache has none that is young enough.
-
-        patience_s: for how long to wait for it; None: until it is there.
-        Raises NotReady: it takes longer.
-        """
-        with self._lock:
-            slot = self._slots.setdefault(key, _Slot())
-            self._slots.move_to_end(key)
-            while len(self._slots) > self._most:
-                self._slots.popitem(last=False)
-        if slot.values:
-            value, age_s = slot.values[0], self._clock() - slot.made_s
-            keep_s = self._good_s(slot)
-            if keep_s < age_s <= self._serve_s:
-                self._renew_beside(key, slot)
-            if age_s <= max(keep_s, self._serve_s):
-                return value
-        if patience_s is not None:
-            self._renew_beside(key, slot)
-        if not slot.lock.acquire(timeout=-1 if patience_s is None else patience_s):
-            raise NotReady
-        try:
-            if not slot.values or self._clock() - slot.made_s > self._good_s(slot):
-                self._renew(key, slot)
-            return slot.values[0]
-        finally:
-            slot.lock.release()
-
-    def _good_s(self, slot: _Slot[Value]) -> float:
-        return max(self._keep_s, slot.took_s / _SHARE)
-
-    def _renew(self, key: Key, slot: _Slot[Value]) -> None:
-        began_s = self._clock()
-        slot.values[:] = [self._make(key)]
-        slot.made_s = self._clock()
-        slot.took_s = slot.made_s - began_s
-
-    def _renew_beside(self, key: Key, slot: _Slot[Value]) -> None:
-        if not slot.lock.acquire(blocking=False):
-            return
-
-        def work() -> None:
-            try:
-                self._renew(key, slot)
-            except Exception:
-                _log.exception("what is shown stays %.0f s old", self._clock() - slot.made_s)
-            finally:
-                slot.lock.release()
-
-        threading.Thread(target=work, name="renew", daemon=True).start()
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +228,7 @@ class PageData:
     visibility: returns whose jobs a user (uid, name) may see; runs Slurm commands.
     service: what nimod and checks say.
     patience_s: for how long a page waits for the sums of a report; None: until they are there.
+    folder: where reports are kept for the next start; None: nowhere.
     """
 
     def __init__(
@@ -332,6 +239,7 @@ class PageData:
         service: Service | None = None,
         *,
         patience_s: float | None = None,
+        folder: Path | None = None,
     ) -> None:
         self.config = config
         self._patience_s = patience_s
@@ -345,9 +253,12 @@ class PageData:
         self._catalogues: RefreshingCache[None, Catalogue] = RefreshingCache(
             lambda _: self._read(), keep_s=_CATALOGUE_S, serve_s=_OLDEST_CATALOGUE_S
         )
-        self._reports = RefreshingCache(self._report, keep_s=_REPORT_S, serve_s=_OLDEST_REPORT_S)
+        kept = KeptReports(folder, config.store_url, _OLDEST_REPORT_S) if folder else None
+        self._reports = RefreshingCache(
+            self._report, keep_s=_REPORT_S, serve_s=_OLDEST_REPORT_S, shelf=kept
+        )
         self._wastes = RefreshingCache(
-            self._waste, keep_s=_WASTE_S, serve_s=_OLDEST_REPORT_S, most=1000
+            self._waste, keep_s=_WASTE_S, serve_s=_OLD_REPORT_S, most=1000
         )
         self.service = service or Service()
         self._checks: RefreshingCache[None, tuple[float, Sequence[Any]]] = RefreshingCache(
@@ -416,8 +327,15 @@ class PageData:
 
     def report(self, viewer: Viewer, days: int | None = None) -> OutcomeReport:
         """Sum up the last days, for what a user sees; None: as many as the site says, 0: all."""
-        chosen = self.config.web.days if days is None else days
-        return self._reports.get((viewer.visibility, chosen), patience_s=self._patience_s)
+        return self._reports.get(self._about(viewer, days), patience_s=self._patience_s)
+
+    def report_age(self, viewer: Viewer, days: int | None = None) -> str:
+        """Say how old the sums of a report are; empty where they are of the last hour."""
+        age_s = self._reports.age_s(self._about(viewer, days))
+        return duration_text(age_s) if age_s > _OLD_REPORT_S else ""
+
+    def _about(self, viewer: Viewer, days: int | None) -> tuple[PrivateDataRules, int]:
+        return viewer.visibility, self.config.web.days if days is None else days
 
     def _report(self, asked: tuple[PrivateDataRules, int]) -> OutcomeReport:
         visibility, days = asked

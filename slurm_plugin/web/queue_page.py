@@ -13,7 +13,7 @@ from sacct_ingest.text.durations import duration_text
 from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook, QueueUse, WaitRow
 from slurm_plugin.reports.chart_marks import Chart
 from slurm_plugin.reports.curve_chart import waits
-from slurm_plugin.reports.queue_picture import Lane, nodes_in_use
+from slurm_plugin.reports.queue_picture import Lane, minutes_of, nodes_in_use
 from slurm_plugin.text.formatting import count, percent
 from slurm_plugin.text.table_columns import SECONDS, Column, Table, text_column
 from slurm_plugin.web.view import OLD_S, View, Zoom
@@ -62,7 +62,7 @@ def queue(view: View) -> str:
     limit = view.choice("limit", _LIMITS, _LIMITS[0])
     most = largest_cluster(view) or 1
     job = NewJob(min(view.number("nodes", 1), most), 3600.0 * int(limit))
-    zoom = view.zoom("counts", "/queue")
+    zoom, when = view.zoom("counts", "/queue"), view.zoom("minutes", "/queue")
     made = outlooks(
         view.site.store.records.of_level(OUTLOOK),
         counts=view.viewer.everything,
@@ -70,6 +70,7 @@ def queue(view: View) -> str:
         job=job,
         own=_own_jobs(view),
         zoom=zoom,
+        when=when,
     )
     oldest_s = max((one.age_s for one in made), default=0.0)
     return view.render(
@@ -81,6 +82,7 @@ def queue(view: View) -> str:
         now=oldest_s <= OLD_S,
         job=job,
         zoom=zoom,
+        when=when,
         most=most,
         limit=limit,
         limits={n: f"{n} h" for n in _LIMITS},
@@ -108,6 +110,7 @@ def outlooks(
     job: NewJob = NewJob(),
     own: Sequence[WaitRow] = (),
     zoom: Zoom | None = None,
+    when: Zoom | None = None,
 ) -> list[ClusterOutlook]:
     """Read the outlook of each cluster; what cannot be read is left out.
 
@@ -116,6 +119,7 @@ def outlooks(
     job: a job that is thought of.
     own: jobs of the viewer that wait.
     zoom: counts that are drawn; None: all.
+    when: minutes from the outlook on that are drawn; None: all.
     counts: whether to say how many jobs wait: only to those who may see everybody's.
     """
     made = []
@@ -123,7 +127,7 @@ def outlooks(
         if not counts:
             for row in one.partitions:
                 row.waiting = None
-        made.append(_outlook(cluster, one, now_s, job, own, zoom))
+        made.append(_outlook(cluster, one, now_s, job, own, zoom, when))
     return made
 
 
@@ -140,6 +144,7 @@ def _outlook(
     job: NewJob,
     own: Sequence[WaitRow],
     zoom: Zoom | None,
+    when: Zoom | None,
 ) -> ClusterOutlook:
     shown = [row for row in one.partitions if row.limit_s == job.limit_s]
     groups = [(name, list(rows)) for name, rows in groupby(shown, key=lambda row: row.partition)]
@@ -159,7 +164,7 @@ def _outlook(
         cluster=cluster,
         age_s=max(now_s - one.made_s, 0.0),
         record=starts if one.recorded else "No job start recorded yet, so intervals are wide.",
-        pictures=[_picture(use, one, job, own) for use in one.uses if _busy(use)],
+        pictures=[_picture(use, one, job, own, when) for use in one.uses if _busy(use)],
         charts=[chart(name, rows) for name, rows in groups if name not in idle],
         idle=", ".join(idle),
         table=Table(
@@ -175,7 +180,9 @@ def _busy(use: QueueUse) -> bool:
     return any(map(any, (use.running, use.waiting, use.closed)))
 
 
-def _picture(use: QueueUse, one: QueueOutlook, job: NewJob, own: Sequence[WaitRow]) -> Chart:
+def _picture(
+    use: QueueUse, one: QueueOutlook, job: NewJob, own: Sequence[WaitRow], when: Zoom | None
+) -> Chart:
     """Draw one queue, with the viewer's jobs in it and the one that is thought of."""
     title = (
         f"Next {duration_text(use.step_s * (len(use.running) - 1))} in {', '.join(use.partitions)}"
@@ -183,7 +190,12 @@ def _picture(use: QueueUse, one: QueueOutlook, job: NewJob, own: Sequence[WaitRo
     mine = [row for row in own if not set(row.partition.split(",")).isdisjoint(use.partitions)]
     lanes = [_own_lane(row, one.made_s) for row in mine[:_LANES]]
     apart = all(row.waiting is not None for row in one.partitions)
-    return nodes_in_use(title, use, [*lanes, *_new_lane(use, one, job)], apart=apart)
+    steps = [
+        step for step in range(len(use.running)) if when and str(minutes_of(use, step)) in when
+    ]
+    part = range(steps[0], steps[-1] + 1) if len(steps) > 1 else None
+    all_lanes = [*lanes, *_new_lane(use, one, job)]
+    return replace(nodes_in_use(title, use, all_lanes, apart=apart, part=part), zoom="minutes")
 
 
 def _own_lane(row: WaitRow, made_s: float) -> Lane:

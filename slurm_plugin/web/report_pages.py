@@ -39,6 +39,7 @@ def report(view: View) -> str:
         "report.web.html.j2",
         "Report",
         lead=title_of(outcomes),
+        age=view.site.report_age(view.viewer, days),
         head=headline(outcomes) if outcomes.decisions else None,
         days=days,
         periods=periods(view, "/report", days),

@@ -22,7 +22,8 @@ _WEEKS = 104  #: most that are drawn
 def savings(view: View) -> str:
     """Show what each week brought."""
     days = view.choice("days", list(_PERIODS), "90")
-    report = view.site.report(view.viewer, 0 if days == "all" else int(days))
+    number = 0 if days == "all" else int(days)
+    report = view.site.report(view.viewer, number)
     zoom = view.zoom("weeks", "/savings", dates=True)
     weeks = [one for one in report.weeks if zoom is None or clock(one.begin_s)[:10] in zoom]
     weeks = weeks[-_WEEKS:]
@@ -30,6 +31,7 @@ def savings(view: View) -> str:
         "savings.html.j2",
         "Savings",
         lead=title_of(report),
+        age=view.site.report_age(view.viewer, number),
         benefit=headline(report).benefit if report.decisions else "",
         periods=[
             (words, view.link("/savings", days="" if name == "90" else name), name == days)

@@ -70,6 +70,7 @@ def _overview(view: View) -> str:
         "overview.html.j2",
         "Overview",
         lead=title_of(report),
+        age=view.site.report_age(view.viewer, days),
         days=days,
         periods=periods(view, "/", days),
         **status,

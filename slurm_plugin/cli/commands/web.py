@@ -1,9 +1,11 @@
 """``nimo web``: serve read-only pages of applications, decisions and replays."""
 
 import argparse
+import os
 import threading
 import time
 from functools import partial
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -55,12 +57,19 @@ def _serve(config: Config) -> None:
             partial(waiting_jobs.of_user, config.socket),
         ),
         patience_s=_PATIENCE_S,
+        folder=_folder(),
     )
     with server.listening(config.web, proxies) as (channel, where):
         print(where, flush=True)
         threading.Thread(target=site.warm_up, name="warm-up", daemon=True).start()
         server.server(application(site, proxies), proxies).run(sockets=[channel])
     site.close()
+
+
+def _folder() -> Path | None:
+    """Folder that systemd gives the service (CacheDirectory)."""
+    given = os.environ.get("CACHE_DIRECTORY", "")
+    return Path(given.partition(":")[0]) if given else None
 
 
 def _checks(config: Config) -> list[Finding]:

@@ -195,6 +195,11 @@
         || (!chosen.isCollapsed && chosen.containsNode(part, true));
     };
     const renew = async () => {
+      if (!parts().length) { // what was old is new
+        clearInterval(timer);
+        text.parentNode.remove();
+        return;
+      }
       if (paused || document.hidden || Date.now() - last_ms < every_ms / 2) return;
       last_ms = Date.now();
       try {
@@ -213,7 +218,7 @@
       renew();
     });
     say();
-    setInterval(renew, every_ms);
+    const timer = setInterval(renew, every_ms);
     document.addEventListener("visibilitychange", renew);
     document.querySelector("main").prepend(made("p", { className: "tool updates" }, text, " ", button));
   }

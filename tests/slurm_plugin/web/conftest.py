@@ -204,6 +204,7 @@ def ask(config: Config) -> Any:
         headers: dict[str, str] | None = None,
         service: Service | None = None,
         of: Config | None = None,
+        folder: Path | None = None,
         **web: Any,
     ) -> Response:
         chosen = replace(of or config, web=Web(**web))
@@ -212,6 +213,7 @@ def ask(config: Config) -> Any:
             lambda: Store.open(chosen.store_url, create=False),
             lambda _: visibility,
             service,
+            folder=folder,
         )
         sites.append(site)
         app = application(site, Proxies(chosen.web.user_header, frozenset({33})))

@@ -8,8 +8,9 @@ import pytest
 
 from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook, WaitRow, Waits
 from slurm_plugin.web.app import HEADERS
-from slurm_plugin.web.data import NotReady, Service
+from slurm_plugin.web.data import Service
 from slurm_plugin.web.queue_page import outlooks
+from slurm_plugin.web.refreshing_cache import NotReady
 from slurm_plugin.web.viewer import Peer
 from tests.slurm_plugin.web.conftest import own, put_waits, use_of
 
@@ -173,6 +174,24 @@ def test_who_may_not_see_others_jobs_does_not_see_which_nodes_wait_for_them(ask,
     assert "In 6 h: 20 of 32 nodes in use;" in hidden
     assert 'class="queued"' in everything
     assert 'class="queued"' not in hidden
+
+
+def test_a_part_of_the_time_of_the_queue_is_seen_larger(ask, store_path):
+    put_waits(store_path, wait("batch", 1, 100.0), uses=[use_of("batch")])
+    whole, part = ask("/queue").text, ask("/queue?minutes=120..240").text
+    assert 'data-zoom="minutes"' in whole
+    assert "Shown: 120 to 240 minutes from now" in part
+    (whole_said, said) = (re.search("<desc.*?</desc>", one, re.DOTALL)[0] for one in (whole, part))
+    assert "Now: " in whole_said
+    assert "Now: " not in said
+    assert "In 2 h: 18 of 32 nodes in use" in said
+    places = re.findall(r'class="spot"[^>]*data-key="(\d+)"', part)
+    assert (places[0], places[-1]) == ("120", "240")
+    assert ">now<" not in part
+    assert ">3 h<" in part
+    # What is no part of it is drawn as a whole.
+    assert "Now: " in ask("/queue?minutes=9000..9999").text
+    assert ask("/queue?minutes=soon").status_code == 400
 
 
 def test_a_new_job_has_no_more_nodes_than_there_are(ask, store_path):

@@ -6,15 +6,8 @@ import pytest
 
 from predictor.refit import row_of
 from predictor.types import Verdict
-from slurm_plugin.web.data import (
-    ORDERS,
-    Catalogue,
-    CatalogueQuery,
-    NotReady,
-    RefreshingCache,
-    entry_of,
-    may_see,
-)
+from slurm_plugin.web.data import ORDERS, Catalogue, CatalogueQuery, entry_of, may_see
+from slurm_plugin.web.refreshing_cache import NotReady, RefreshingCache
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.web.conftest import ALL, own, tables
 
@@ -197,6 +190,45 @@ def test_what_cannot_be_made_anew_stays_and_is_an_error_later():
     now[0] = 500.0
     with pytest.raises(ValueError, match=r"^a$"):
         remaining.get("a")
+
+
+class Kept:
+    """A shelf, with the age of all that is on it."""
+
+    def __init__(self, values, age_s):
+        self.values, self.age_s = dict(values), age_s
+
+    def find(self, key):
+        return (self.values[key], self.age_s) if key in self.values else None
+
+    def put(self, key, value):
+        self.values[key] = value
+
+
+def test_what_the_process_before_made_is_given_at_once_while_a_new_one_is_made():
+    make, (now, read) = Maker(), clock()
+    shelf = Kept({"a": "old"}, 5000.0)
+    remaining = RefreshingCache(make, keep_s=10.0, serve_s=1e4, clock=read, shelf=shelf)
+    assert remaining.get("a", patience_s=0.0) == "old"
+    assert make.made.acquire(timeout=WAIT_S)
+    end = threading.Event()
+    while remaining.get("a") == "old":
+        assert not end.wait(0.01)
+    assert remaining.age_s("a") == now[0]
+    assert shelf.values == {"a": "a1"}
+
+
+def test_the_age_of_what_is_shown_is_known():
+    shelf = Kept({"a": "old"}, 5000.0)
+    remaining = RefreshingCache(Maker(), keep_s=1e4, clock=lambda: 7.0, shelf=shelf)
+    assert remaining.age_s("a") == 0.0
+    remaining.get("a")
+    assert remaining.age_s("a") == 5000.0
+
+
+def test_what_is_too_old_to_be_shown_is_made_anew():
+    shelf = Kept({"a": "old"}, 5000.0)
+    assert RefreshingCache(Maker(), keep_s=10.0, serve_s=100.0, shelf=shelf).get("a") == "a1"
 
 
 def test_only_so_many_keys_are_remembered():

@@ -1,0 +1,86 @@
+"""Reports that one process of the pages leaves to the next."""
+
+import os
+import time
+
+import pytest
+
+from sacct_ingest.store import DecisionSelection, Store
+from slurm_plugin.config.settings import Config
+from slurm_plugin.evaluation.report_data import collect
+from slurm_plugin.web.kept_reports import KeptReports
+from tests.slurm_plugin.web.conftest import ALL, joined, own
+
+
+@pytest.fixture
+def report(store_path):
+    joined(store_path)
+    with Store.open(str(store_path)) as store:
+        return collect(store, DecisionSelection(), config=Config())
+
+
+@pytest.fixture
+def kept(tmp_path):
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    return KeptReports(folder, "sqlite:////a.db", 1000.0)
+
+
+def aged(folder, seconds):
+    then_s = time.time() - seconds
+    for one in folder.iterdir():
+        os.utime(one, (then_s, then_s))
+
+
+def test_a_report_is_found_as_it_was_left(kept, report):
+    kept.put((ALL, 7), report)
+    found, age_s = kept.find((ALL, 7))
+    assert found == report
+    assert age_s < 100.0
+    (path,) = kept.folder.iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_reports_of_others_of_other_days_and_of_another_store_are_apart(kept, report):
+    kept.put((ALL, 7), report)
+    assert kept.find((ALL, 30)) is None
+    assert kept.find((own("ada"), 7)) is None
+    assert KeptReports(kept.folder, "sqlite:////b.db", 1000.0).find((ALL, 7)) is None
+
+
+def test_what_is_too_old_or_broken_is_not_shown(kept, report):
+    kept.put((ALL, 7), report)
+    aged(kept.folder, 2000.0)
+    assert kept.find((ALL, 7)) is None
+    (path,) = kept.folder.iterdir()
+    path.write_text("{")
+    assert kept.find((ALL, 7)) is None
+
+
+def test_only_so_many_are_kept(kept, report, monkeypatch):
+    monkeypatch.setattr("slurm_plugin.web.kept_reports._MOST", 2)
+    for days in range(4):
+        aged(kept.folder, 60.0 * (4 - days))
+        kept.put((ALL, days), report)
+    assert len(list(kept.folder.iterdir())) == 2
+    assert kept.find((ALL, 3))
+
+
+def test_where_nothing_can_be_written_nothing_is_kept(tmp_path, report, caplog):
+    none = KeptReports(tmp_path / "none", "", 1000.0)
+    none.put((ALL, 7), report)
+    assert none.find((ALL, 7)) is None
+    assert "no report is kept" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/", "/report", "/savings"])
+def test_the_first_page_after_a_start_has_the_last_sums_and_says_their_age(
+    ask, store_path, tmp_path, path
+):
+    joined(store_path)
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    assert "Added up" not in ask(path, folder=folder).text
+    aged(folder, 7300.0)
+    text = ask(path, folder=folder).text
+    assert "Added up 2 h ago; the jobs since then are being added." in text
