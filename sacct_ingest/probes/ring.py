@@ -69,6 +69,8 @@ class Ring:
         self._patience_s = settings.timeout_s * (1 + clique.me)
         self._last_message_s = time.monotonic()
         self.rounds = 0
+        if len(clique.members) == 1:
+            self.offer(self._next_generation())  # there is nobody who could have the token
 
     # --- what other hosts ask -----------------------------------------------------------------
 

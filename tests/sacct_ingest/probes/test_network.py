@@ -43,7 +43,8 @@ from sacct_ingest.probes.network import measure_pair
 from sacct_ingest.probes.probe_settings import Member, ProbeSettings
 host, key, size = sys.argv[1:]
 settings = ProbeSettings(message_bytes=int(size), timeout_s=60)
-found = measure_pair("near", Member("far", host), settings, key=key.encode())
+newest = (2, 0)  # the far one, alone, has a token of its own
+found = measure_pair("near", Member("far", host), settings, key=key.encode(), generation=newest)
 print(json.dumps([dataclasses.asdict(each) for each in found]))
 """
 

@@ -126,6 +126,11 @@ def test_alone_it_goes_on_measuring():
         assert {type(one) for one in held} == {type(held[0])}
 
 
+def test_a_ring_of_one_waits_for_no_token():
+    clique = Clique([Member("only", "127.0.0.1")], 0, Others(lambda *_: {}))
+    assert Ring(clique, ProbeSettings(timeout_s=LONGEST_WAIT_S), lambda *_: None).holding
+
+
 KEY = b"a key that only tests know"
 PROGRAM = """
 import sys
