@@ -16,7 +16,7 @@ import numpy as np
 
 from predictor.prediction_table import PredictionTable
 from predictor.refit import RefitInput, fits_of
-from predictor.table import acting_of, decode
+from predictor.stored_table import acting_of, decode
 from predictor.waits.estimate import WaitEstimate
 from sacct_ingest.job_run import JobRun
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel

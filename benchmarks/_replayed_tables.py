@@ -14,7 +14,8 @@ from _logs import runs
 from history_accuracy import Fits, histories
 from numpy.typing import NDArray
 
-from predictor.table import at, covers, for_limit
+from predictor.job_table import for_limit
+from predictor.table import at, covers
 from predictor.types import Prediction
 from predictor.waits.easy import Engine, JobShape
 from sacct_ingest.job_run import JobRun

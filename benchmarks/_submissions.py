@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # the clusters come from the tests
 
 from predictor.prediction_table import PredictionTable, Tail  # noqa: E402
-from predictor.table import encode  # noqa: E402
+from predictor.stored_table import encode  # noqa: E402
 from predictor.types import Point, Verdict  # noqa: E402
 from sacct_ingest.records import KeyLevel  # noqa: E402
 from sacct_ingest.store import FitRow, Store  # noqa: E402

@@ -31,11 +31,13 @@ from _boosting import with_boosting
 from _logs import runs
 from _sharpness import FEWEST, LAST, Quantiles, empirical, figures, of_table
 
+from predictor.job_table import for_limit
 from predictor.level.backtest import around_of
 from predictor.level.experts import AROUND
 from predictor.level.record import Record, RecordEntry, pooled, pooled_errors
 from predictor.prediction_table import PredictionTable
-from predictor.table import at, covers, encode, for_limit, verdict_at
+from predictor.stored_table import encode
+from predictor.table import at, covers, verdict_at
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.samples import samples_of

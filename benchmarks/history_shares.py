@@ -26,8 +26,9 @@ from typing import Any
 import _bench
 from history_accuracy import Fits, histories, stored
 
+from predictor.job_table import for_limit
 from predictor.prediction_table import PredictionTable
-from predictor.table import at, covers, for_limit
+from predictor.table import at, covers
 from predictor.types import HISTORY
 from sacct_ingest.records import CURVE_LEVELS, JobState
 from sacct_ingest.runs.layout import Unit, layouts_of_run

@@ -29,7 +29,7 @@ import numpy as np
 
 from predictor.level.record import Record
 from predictor.prediction_table import PredictionTable
-from predictor.table import encode
+from predictor.stored_table import encode
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings

@@ -48,7 +48,8 @@ from _submissions import (
     start_nimod,
 )
 
-from predictor.table import decode, encode, round_time
+from predictor.stored_table import decode, encode
+from predictor.table import round_time
 from sacct_ingest.store import FitRow, Store
 from slurm_plugin.setup.hooks import compile_hooks
 from tests.cluster.host import missing_programs

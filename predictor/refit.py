@@ -24,6 +24,7 @@ import msgspec
 from threadpoolctl import threadpool_limits
 
 from predictor.checks import need_finite
+from predictor.job_table import within_cluster, without_ended_runs
 from predictor.level.backtest import around_of
 from predictor.level.experts import AROUND, Around
 from predictor.level.record import (
@@ -41,8 +42,8 @@ from predictor.node_types import sums
 from predictor.node_types.sums import decode as decode_sums
 from predictor.prediction_table import PredictionTable
 from predictor.sample import Sample
-from predictor.table import encode as encode_table
-from predictor.table import models_version, within_cluster, without_ended_runs
+from predictor.stored_table import encode as encode_table
+from predictor.stored_table import models_version
 from predictor.tables.build import IdentityRuns, record_of
 from predictor.tables.parts import tables_of
 from predictor.tables.resource_use import node_cpus, node_gpus

@@ -8,9 +8,10 @@ from math import copysign, exp, hypot, log
 from statistics import NormalDist
 from typing import TypeVar
 
+from predictor.job_table import of_kind
 from predictor.prediction_table import AtLimit, ByType, PredictionTable
 from predictor.problems import problem
-from predictor.table import doubtful, of_kind
+from predictor.table import doubtful
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.input_sizes import NAMES as INPUT_SIZES
 from sacct_ingest.runs.submission import JobKind

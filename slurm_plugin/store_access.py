@@ -8,8 +8,9 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from predictor.job_table import part_for
 from predictor.prediction_table import PredictionTable
-from predictor.table import decode, head, part_for, whole_key
+from predictor.stored_table import decode, head, whole_key
 from sacct_ingest.errors import NoHistory, StoreError
 from sacct_ingest.records import CURVE_LEVELS, Identity, KeyLevel
 from sacct_ingest.runs.layout import layouts_of_run

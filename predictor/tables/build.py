@@ -13,6 +13,7 @@ from statistics import NormalDist
 
 from predictor.curves.from_runs import OtherSizes, build
 from predictor.facts import NodePower
+from predictor.job_table import of_kind
 from predictor.level import backtest
 from predictor.level.calibration import JudgedPrediction
 from predictor.level.experts import AROUND
@@ -22,7 +23,7 @@ from predictor.models import selection
 from predictor.prediction_table import AtLimit, PredictionTable, Tail
 from predictor.problems import Problem, problem
 from predictor.sample import Sample
-from predictor.table import doubtful, of_kind, round_time, table_of
+from predictor.table import doubtful, round_time, table_of
 from predictor.tables import run_facts as facts
 from predictor.tables.kinds import kind_of_runs
 from predictor.tables.memory_need import memory_need

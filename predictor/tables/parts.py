@@ -23,7 +23,8 @@ from predictor.curves.from_runs import OtherSizes
 from predictor.level.record import ENOUGH, Record, built_in
 from predictor.prediction_table import Part, PredictionTable
 from predictor.problems import Problem, problem
-from predictor.table import doubtful, part_key, verdict_at, with_acting, worse
+from predictor.stored_table import part_key, with_acting
+from predictor.table import doubtful, verdict_at, worse
 from predictor.tables import run_facts, split
 from predictor.tables.build import IdentityRuns, mixture, record_of, tabulate, unfinished
 from predictor.tables.learned import learned

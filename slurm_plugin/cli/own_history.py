@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from predictor.table import is_current
+from predictor.stored_table import is_current
 from sacct_ingest.errors import SacctError, SlurmError, StoreError, system_errors
 from sacct_ingest.files.atomic_file import locked
 from sacct_ingest.records import KeyLevel

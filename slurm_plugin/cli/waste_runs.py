@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from predictor.table import encode
+from predictor.stored_table import encode
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from sacct_ingest.errors import NoHistory, SlurmError

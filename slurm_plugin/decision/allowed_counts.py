@@ -16,8 +16,9 @@ import msgspec
 from msgspec.structs import replace
 
 from predictor.application.request import levels, ratios
+from predictor.job_table import OTHER_LAYOUT
 from predictor.prediction_table import PredictionTable
-from predictor.table import OTHER_LAYOUT, at, covers, verdict_at
+from predictor.table import at, covers, verdict_at
 from predictor.types import Prediction, Verdict
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.setting_types import Bystanders, TimeUse

@@ -13,9 +13,9 @@ from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
+from predictor.job_table import for_limit, for_type
 from predictor.prediction_table import PredictionTable
 from predictor.submission import for_submission
-from predictor.table import for_limit, for_type
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import FirstRuns

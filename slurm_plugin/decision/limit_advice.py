@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from math import inf
 
 from predictor.application.request import for_request
+from predictor.job_table import of_all_limits
 from predictor.prediction_table import PredictionTable
-from predictor.table import at, covers, level_quantile, longest, of_all_limits, quantile, starts_at
+from predictor.table import at, covers, level_quantile, longest, quantile, starts_at
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.text.durations import duration_text, slurm_time

@@ -14,21 +14,11 @@ from functools import lru_cache, partial, reduce
 import msgspec
 
 from predictor.application.surface import OWN_RUNS, beside_own, for_sizes
+from predictor.job_table import OTHER_LAYOUT, for_layout, for_numbers, part_for
 from predictor.neighbours import Neighbours
 from predictor.prediction_table import PredictionTable
-from predictor.table import (
-    OTHER_LAYOUT,
-    acting_of,
-    at,
-    covers,
-    decode,
-    for_layout,
-    for_numbers,
-    is_current,
-    part_for,
-    whole_key,
-    worse,
-)
+from predictor.stored_table import acting_of, decode, is_current, whole_key
+from predictor.table import at, covers, worse
 from predictor.types import Point, Verdict
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.runs.attributes import numbers_of

@@ -6,7 +6,8 @@ from math import inf
 from predictor.facts import LimitReached
 from predictor.prediction_table import PredictionTable
 from predictor.problems import Problem
-from predictor.table import at, covers, is_outdated, longest_likely, verdict_at
+from predictor.stored_table import is_outdated
+from predictor.table import at, covers, longest_likely, verdict_at
 from predictor.types import Prediction, Verdict
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit

@@ -21,8 +21,8 @@ import msgspec
 from msgspec.structs import replace
 
 from predictor.application.request import DRAWS, for_request, levels
+from predictor.job_table import of_all_limits
 from predictor.prediction_table import PredictionTable
-from predictor.table import of_all_limits
 from predictor.types import Prediction
 from predictor.waits.estimate import ENOUGH, WaitEstimate
 from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse

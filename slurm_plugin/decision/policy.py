@@ -12,7 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from predictor.prediction_table import PredictionTable
-from predictor.table import at, covers, is_outdated, verdict_at
+from predictor.stored_table import is_outdated
+from predictor.table import at, covers, verdict_at
 from predictor.types import Verdict
 from predictor.waits.estimate import ENOUGH
 from sacct_ingest.runs.layout import Unit

@@ -19,8 +19,8 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from predictor.job_table import over_nodes
 from predictor.prediction_table import PredictionTable
-from predictor.table import over_nodes
 from sacct_ingest.runs.layout import SOME_SHAPE, UNKNOWN_GPUS, Each, Layout, Unit
 from sacct_ingest.scripts.script_sizes import fixed_number
 from slurm_plugin.decision.request import JobScript

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from predictor.level.record import Record
 from predictor.level.record import decode as decode_record
-from predictor.table import decode, encode
+from predictor.stored_table import decode, encode
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel, StandingRow
 from sacct_ingest.runs.evidence import ran_short

@@ -7,7 +7,7 @@ from typing import cast
 import msgspec
 
 from predictor.prediction_table import PredictionTable
-from predictor.table import decode
+from predictor.stored_table import decode
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.store import Store

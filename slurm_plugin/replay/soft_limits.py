@@ -14,9 +14,11 @@ from operator import itemgetter
 import msgspec
 import numpy as np
 
+from predictor.job_table import for_limit
 from predictor.level.record import Record
 from predictor.prediction_table import PredictionTable
-from predictor.table import covers, encode, for_limit
+from predictor.stored_table import encode
+from predictor.table import covers
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings

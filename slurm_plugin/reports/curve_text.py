@@ -7,9 +7,11 @@ from typing import Any, Self
 
 from predictor.application.request import of_usual_job
 from predictor.facts import ResourceUse
+from predictor.job_table import for_type, within_cluster
 from predictor.prediction_table import PredictionTable, Recorded
 from predictor.problems import Problem
-from predictor.table import for_type, of_rows, ran_on, whole_key, within_cluster
+from predictor.stored_table import whole_key
+from predictor.table import of_rows, ran_on
 from predictor.types import Verdict
 from sacct_ingest.records import PART, KeyLevel, StandingRow
 from sacct_ingest.runs.attributes import size_text

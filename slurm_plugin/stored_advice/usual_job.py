@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from predictor.application.request import usual
+from predictor.job_table import part_for
 from predictor.prediction_table import PredictionTable
-from predictor.table import part_for
 from sacct_ingest.runs.layout import Layout, Unit, layouts_of_run
 from sacct_ingest.scripts.job_script import CommandLine
 from sacct_ingest.store import RunRow

@@ -10,10 +10,11 @@ from operator import itemgetter
 from statistics import median
 
 from predictor.application.request import of_usual_job, usual
+from predictor.job_table import for_type
 from predictor.level.record import Record
 from predictor.level.record import decode as decode_record
 from predictor.prediction_table import PredictionTable
-from predictor.table import decode, for_type
+from predictor.stored_table import decode
 from predictor.types import Verdict
 from sacct_ingest.errors import PlotError
 from sacct_ingest.records import JobState, KeyLevel, StandingRow

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from predictor.table import is_current
+from predictor.stored_table import is_current
 from predictor.types import Verdict
 from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.layout import ANY, Layout, Unit

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from predictor.application.request import for_request
 from predictor.prediction_table import PredictionTable
-from predictor.table import covers, decode
+from predictor.stored_table import decode
+from predictor.table import covers
 from predictor.types import Verdict
 from sacct_ingest.records import DecisionRow, JobState, KeyLevel
 from sacct_ingest.runs.layout import Unit

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from predictor.prediction_table import PredictionTable
-from predictor.table import decode, is_outdated
+from predictor.stored_table import decode, is_outdated
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import DecisionSelection
 from sacct_ingest.text.durations import duration_text

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from predictor.refit import row_of
-from predictor.table import decode
+from predictor.stored_table import decode
 from predictor.types import Verdict
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store

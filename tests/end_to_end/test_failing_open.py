@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from predictor.table import decode, encode
+from predictor.stored_table import decode, encode
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store
 from sacct_ingest.text.admin_comment import parse

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from predictor.prediction_table import Tail
-from predictor.table import decode, encode
+from predictor.stored_table import decode, encode
 from sacct_ingest.store import Store
 from tests.end_to_end.site import PACE_S
 from tests.processes import wait_until

@@ -276,7 +276,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "table.level_quantile": (None, {"table": TABLE, "nodes": 3, "share": 0.9}),
     "table.quantile": (None, {"table": TABLE, "nodes": 3, "share": 0.9}),
     "table.verdict_at": (None, {"table": TABLE, "nodes": 3}),
-    "table.for_limit": (None, {"table": TABLE, "limit_s": 60.0}),
+    "job_table.for_limit": (None, {"table": TABLE, "limit_s": 60.0}),
     "table.table_of": (
         None,
         {"predictions": FIT.predict([4]), "verdicts": (Verdict.RELIABLE,), "confidence": 0.9},
@@ -384,7 +384,7 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         None,
         {"nodes": N, "times": T, "settings": AnomalySettings(), "noise": np.full(5, 0.03)},
     ),
-    "table.over_nodes": (None, {"table": TABLE, "cpus": 4}),
+    "job_table.over_nodes": (None, {"table": TABLE, "cpus": 4}),
     "models.adept.envelope.everything": (None, {"last": 16.0, "bounds": Bounds()}),
     "forecasts.transfer_time.RawBandwidth": (
         lambda **given: pairs_of(RawBandwidth(), **given), {"probe": 2.0, "transfer": 3.0},

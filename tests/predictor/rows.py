@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from predictor.table import models_version
+from predictor.stored_table import models_version
 from sacct_ingest.job_run import JobRun
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.reading import submission_of

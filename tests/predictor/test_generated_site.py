@@ -11,7 +11,8 @@ from functools import cache, partial
 import pytest
 
 from predictor.refit import refit
-from predictor.table import at, decode, verdict_at
+from predictor.stored_table import decode
+from predictor.table import at, verdict_at
 from predictor.types import Verdict
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import create_engine, insert, update
 
 from predictor.refit import refit
-from predictor.table import decode
+from predictor.stored_table import decode
 from sacct_ingest.ingest.into_store import ingest
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import Unit

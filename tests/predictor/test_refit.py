@@ -9,7 +9,7 @@ from msgspec.structs import replace as replace_run
 from threadpoolctl import threadpool_info
 
 from predictor.refit import refit
-from predictor.table import decode, head
+from predictor.stored_table import decode, head
 from predictor.tables.settings import TableSettings
 from predictor.types import Verdict
 from sacct_ingest.records import JobState, KeyLevel

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import predictor
-from predictor import table
+from predictor import stored_table, table
 from predictor.prediction_table import PredictionTable
 from predictor.problems import WORDS, Problem
 from predictor.types import Point, Verdict
@@ -46,20 +46,20 @@ def make(nodes=(1, 4, 16), verdicts=()):
 
 
 def test_a_table_comes_back_from_its_text():
-    assert table.decode(table.encode(make())) == make()
+    assert stored_table.decode(stored_table.encode(make())) == make()
 
 
 def test_a_text_begins_with_the_version_of_the_models_sources():
-    text = table.encode(make())
-    assert json.loads(text)["models"] == table.models_version()
-    assert table.is_current(text)
-    assert table.is_current(text.encode())
+    text = stored_table.encode(make())
+    assert json.loads(text)["models"] == stored_table.models_version()
+    assert stored_table.is_current(text)
+    assert stored_table.is_current(text.encode())
 
 
 @pytest.mark.parametrize("aged", [of_another_release, lambda text: "{" + text.partition(",")[2]])
 def test_what_other_models_predicted_is_not_read(aged):
-    other = table.decode(aged(table.encode(make())))
-    assert table.is_outdated(other)
+    other = stored_table.decode(aged(stored_table.encode(make())))
+    assert stored_table.is_outdated(other)
     assert (other.key, other.label, other.runs) == ("k", "ann/solve", 2)
     assert (other.nodes, other.observed, other.knee) == ((), (), None)
     assert other.verdict is Verdict.REFUSED
@@ -72,24 +72,24 @@ def test_a_changed_source_is_another_version(monkeypatch, tmp_path):
     shutil.copytree(Path(table.__file__).parent, package)
     with (package / "table.py").open("a") as source:
         source.write("# another release\n")
-    before = table.models_version()
-    monkeypatch.setattr(table, "__file__", str(package / "table.py"))
-    assert table.models_version.__wrapped__() != before
+    before = stored_table.models_version()
+    monkeypatch.setattr(stored_table, "__file__", str(package / "stored_table.py"))
+    assert stored_table.models_version.__wrapped__() != before
 
 
 def test_a_table_holds_what_differs_in_the_one_that_acts():
     shown = make(verdicts=(Verdict.RELIABLE,) * 3)
     acting = make(verdicts=(Verdict.RELIABLE, Verdict.DOUBTFUL, Verdict.REFUSED))
-    both = table.decode(table.encode(table.with_acting(shown, acting)))
+    both = stored_table.decode(stored_table.encode(stored_table.with_acting(shown, acting)))
     assert list(both.acting) == ["verdicts"]
     assert both.verdicts == shown.verdicts
-    assert table.acting_of(both) == acting
-    assert table.acting_of(shown) is shown
+    assert stored_table.acting_of(both) == acting
+    assert stored_table.acting_of(shown) is shown
 
 
 def test_what_is_no_table_is_refused():
     with pytest.raises(msgspec.DecodeError):
-        table.decode(b'{"level": 3}')
+        stored_table.decode(b'{"level": 3}')
 
 
 def test_entries_are_exact():

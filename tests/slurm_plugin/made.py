@@ -6,7 +6,7 @@ from typing import Any
 
 from predictor.prediction_table import PredictionTable
 from predictor.problems import Problem
-from predictor.table import encode
+from predictor.stored_table import encode
 from predictor.types import Point, Verdict
 from slurm_plugin.config.settings import Config, Policy
 from slurm_plugin.decision.allowed_counts import PolicySettings

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from predictor.level.record import Record
 from predictor.level.record import decode as read
 from predictor.refit import refit
-from predictor.table import acting_of, decode
+from predictor.stored_table import acting_of, decode
 from sacct_ingest.records import CURVE_LEVELS, JobState, KeyLevel
 from sacct_ingest.runs.sharing import SharedTag
 from sacct_ingest.store import Store

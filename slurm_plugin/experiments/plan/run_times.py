@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import msgspec
 
+from predictor import job_table
 from predictor import table as tables
 from predictor.application.request import for_request
 from predictor.forecasts.transfer_time import LEVEL, TransferTime
@@ -321,7 +322,7 @@ class LearnedRunTimes:
     def _table(self, task: Task, place: PlanSite) -> PredictionTable | None:
         table = self.tables.get(task.name)
         if self._typed(table, place):
-            return tables.for_type(table, self.types[place.name])
+            return job_table.for_type(table, self.types[place.name])
         return table
 
     def _typed(self, table: PredictionTable | None, place: PlanSite) -> TypeGuard[PredictionTable]:

@@ -15,7 +15,8 @@ from predictor.application.sizes import choose
 from predictor.application.surface import OWN_ROW, Slice, beside_own, for_sizes, spread
 from predictor.sample import Sample
 from predictor.sizes import Form, Surface
-from predictor.table import at, encode
+from predictor.stored_table import encode
+from predictor.table import at
 from predictor.tables.build import IdentityRuns
 from predictor.tables.of_family import reach
 from predictor.tables.parts import tables_of

@@ -11,8 +11,8 @@ from predictor.curves.reliability import (
     verdicts,
     wide_interval,
 )
+from predictor.job_table import within_cluster
 from predictor.problems import Problem
-from predictor.table import within_cluster
 from predictor.types import Curve, Point, Prediction, Verdict
 from tests.predictor.example_curves import curve_of
 from tests.slurm_plugin.made import table

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from predictor.table import over_nodes
+from predictor.job_table import over_nodes
 from predictor.tables.split import axis_of, on_axis
 from predictor.types import Verdict
 from sacct_ingest.runs.layout import Each, Layout, Unit

@@ -5,11 +5,13 @@ from random import Random
 
 import pytest
 
+from predictor.job_table import for_limit
 from predictor.level.calibration import BacktestSettings
 from predictor.level.experts import MIXED
 from predictor.memory import UNBOUNDED, Memory
 from predictor.models import base
-from predictor.table import at, covers, decode, encode, for_limit, quantile
+from predictor.stored_table import decode, encode
+from predictor.table import at, covers, quantile
 from predictor.tables.build import IdentityRuns, record_of, tabulate
 from predictor.tables.of_curve import grid, knee_of, max_useful_of, surprise_factor
 from predictor.tables.run_facts import label_of, memory_of

@@ -7,9 +7,10 @@ import pytest
 from scipy.special import ndtri, stdtrit
 
 from predictor.application.request import NORMAL, end, for_request, log_ratios, ratios
+from predictor.job_table import for_type
 from predictor.memory import Memory
 from predictor.node_types.recognition import NodeType
-from predictor.table import at, for_type
+from predictor.table import at
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import as_asked, change_of, with_asked_cpus

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from predictor.job_table import for_numbers
 from predictor.memory import Memory
 from predictor.product_limit import ProductLimit
-from predictor.table import for_numbers
 from predictor.tables.memory_need import FEWEST, LEVEL, memory_need
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.evidence import ran_short

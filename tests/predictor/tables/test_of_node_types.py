@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from predictor.job_table import for_type
 from predictor.refit import refit
-from predictor.table import at, decode, for_type, verdict_at
+from predictor.stored_table import decode
+from predictor.table import at, verdict_at
 from predictor.types import Verdict
 from sacct_ingest.records import KeyLevel, NodeProfile
 from sacct_ingest.store import Store

@@ -6,8 +6,10 @@ from statistics import fmean
 import pytest
 from msgspec import structs
 
+from predictor.job_table import for_layout, part_for
 from predictor.level.record import ENOUGH, pooled_errors
-from predictor.table import acting_of, at, for_layout, part_for, verdict_at
+from predictor.stored_table import acting_of
+from predictor.table import at, verdict_at
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings

@@ -8,11 +8,12 @@ from functools import partial
 import pytest
 
 from predictor.application.surface import for_sizes
+from predictor.job_table import for_limit, part_for
 from predictor.level.record import Record, decode, encode
 from predictor.prediction_table import AtLimit
 from predictor.sizes import SizeTerm
 from predictor.submission import folder_digest, for_inputs, for_script
-from predictor.table import at, for_limit, part_for
+from predictor.table import at
 from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.run_facts import limit_reached

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from predictor.application.request import for_request
 from predictor.application.surface import for_sizes
+from predictor.job_table import for_limit
 from predictor.sizes import Form, SizeTerm, Surface
-from predictor.table import at, for_limit, level_quantile, quantile, ran_on, starts_at
+from predictor.table import at, level_quantile, quantile, ran_on, starts_at
 from predictor.tables.build import IdentityRuns, tabulate
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings

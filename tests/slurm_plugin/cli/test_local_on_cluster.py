@@ -14,7 +14,7 @@ import venv
 
 import pytest
 
-from predictor.table import decode
+from predictor.stored_table import decode
 from sacct_ingest.store import Store
 from tests.conftest import scratch_directory
 from tests.environments import fill

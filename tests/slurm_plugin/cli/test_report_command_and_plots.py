@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from predictor.table import decode
+from predictor.stored_table import decode
 from sacct_ingest.store import Store
 from slurm_plugin.cli import advise
 from slurm_plugin.cli.nimo import main

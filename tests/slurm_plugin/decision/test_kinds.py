@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from predictor.facts import LimitReached, ToLimit
-from predictor.table import of_kind
+from predictor.job_table import of_kind
 from sacct_ingest.runs.submission import JobKind
 from slurm_plugin.protocol.reasons import Reason
 from tests.slurm_plugin.decision.submitting import advisor, submit

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor.facts import LimitReached
+from predictor.job_table import without_ended_runs
 from predictor.memory import UNBOUNDED, Memory
 from predictor.problems import Problem
-from predictor.table import longest_likely, without_ended_runs
+from predictor.table import longest_likely
 from predictor.types import Point, Verdict
 from sacct_ingest.records import JobState, KeyLevel
 from slurm_plugin.config.setting_types import Mode, TimeUse

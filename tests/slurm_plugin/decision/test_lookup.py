@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from predictor.prediction_table import Part
-from predictor.table import encode
+from predictor.stored_table import encode
 from predictor.types import Verdict
 from sacct_ingest.records import Identity
 from sacct_ingest.runs.layout import Layout

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.table import encode
+from predictor.stored_table import encode
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol.reasons import Reason
 from tests.predictor.rows import of_another_release

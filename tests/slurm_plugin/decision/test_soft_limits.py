@@ -8,7 +8,7 @@ import pytest
 
 from predictor.facts import Ending, Longest
 from predictor.prediction_table import Part, Tail
-from predictor.table import part_key
+from predictor.stored_table import part_key
 from predictor.types import Verdict
 from sacct_ingest.records import ShownJob
 from sacct_ingest.runs.layout import Each, Layout, Unit

@@ -11,7 +11,7 @@ import pytest
 
 from predictor.memory import Memory, MemoryNeed
 from predictor.refit import row_of
-from predictor.table import decode
+from predictor.stored_table import decode
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.records import JobState, KeyLevel
 from sacct_ingest.store import Store

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from predictor.table import encode
+from predictor.stored_table import encode
 from sacct_ingest.records import KeyLevel, Probe, Resource
 from sacct_ingest.store import FitRow, Store
 from slurm_plugin.cli.nimo import main

@@ -18,7 +18,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from predictor.table import encode
+from predictor.stored_table import encode
 from sacct_ingest.records import KeyLevel, StandingRow
 from sacct_ingest.store import FitRow, Store
 from sacct_ingest.store.ingests import REFITTED

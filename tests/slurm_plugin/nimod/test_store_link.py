@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from predictor.table import encode
+from predictor.stored_table import encode
 from sacct_ingest.errors import StoreError
 from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
 from sacct_ingest.store import FitRow, RecordRow, Store

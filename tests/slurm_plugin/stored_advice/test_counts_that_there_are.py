@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from predictor.table import decode
+from predictor.stored_table import decode
 from sacct_ingest.records import CURVE_LEVELS
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import Store

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from predictor.table import decode
+from predictor.stored_table import decode
 from sacct_ingest.records import CURVE_LEVELS
 from sacct_ingest.store import Store
 from slurm_plugin.config.settings import Config

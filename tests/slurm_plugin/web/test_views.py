@@ -10,11 +10,11 @@ from urllib.parse import quote
 import pytest
 
 from predictor.facts import Failures, ResourceUse
+from predictor.job_table import within_cluster
 from predictor.memory import Memory
 from predictor.prediction_table import Part
 from predictor.problems import Problem
 from predictor.refit import row_of
-from predictor.table import within_cluster
 from predictor.types import Verdict
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Each, Layout, Unit

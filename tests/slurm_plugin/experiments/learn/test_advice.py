@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from predictor.refit import refit
-from predictor.table import whole_key
+from predictor.stored_table import whole_key
 from sacct_ingest.records import JobState
 from sacct_ingest.scripts.signature import words_of_line
 from sacct_ingest.store import Store

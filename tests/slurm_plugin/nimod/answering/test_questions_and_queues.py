@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from predictor.neighbours import AskedJob, Neighbours, PastJob, PastJobs, words_of
-from predictor.table import encode
+from predictor.stored_table import encode
 from sacct_ingest.records import Identity
 from sacct_ingest.store import Store
 from slurm_plugin.config.setting_types import FirstRuns
