@@ -7,7 +7,7 @@ SC 2002.
 from bisect import bisect_left, bisect_right, insort
 
 from predictor.checks import need_positive
-from predictor.forecasts.transfer_time import PastErrors, Throughput
+from predictor.forecasts.adrm import PastErrors, Throughput
 
 
 class CdfMatching:
@@ -19,7 +19,7 @@ class CdfMatching:
         self._errors = PastErrors()
 
     def update(self, probe: float, transfer: float) -> None:
-        """See `predictor.forecasts.transfer_time.AdRM`."""
+        """See `predictor.forecasts.adrm.AdRM`."""
         need_positive("throughput", probe, transfer)
         if self._probes:
             self._errors.add(self._match(probe), transfer)
@@ -27,7 +27,7 @@ class CdfMatching:
         insort(self._transfers, transfer)
 
     def predict(self, probe: float) -> Throughput:
-        """See `predictor.forecasts.transfer_time.AdRM`."""
+        """See `predictor.forecasts.adrm.AdRM`."""
         need_positive("throughput", probe)
         if not self._probes:
             raise ValueError("no transfer seen with its probe: nothing to match")

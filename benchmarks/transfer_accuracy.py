@@ -35,8 +35,8 @@ from _cdf_matching import CdfMatching
 from _changing_link import PROBES, SITES, Series, measured, simulated, slow_link
 from _error_measures import mse, nmae
 
+from predictor.forecasts.adrm import AdRM, RawBandwidth, together
 from predictor.forecasts.forecasters import Bank, Criterion
-from predictor.forecasts.transfer_time import AdRM, RawBandwidth, together
 
 #: Pairs that no prediction is scored on: the paper's start-up window.
 START_UP = 2

@@ -44,6 +44,14 @@ def from_load(activity: Activity) -> float:
     return min(1.0, activity.cpus / (activity.load + 1.0))
 
 
+def share_by_load() -> float:
+    """Share of a CPU that a new process would get here, at once, by the load average alone.
+
+    Raises ProbeError: there is no /proc as Linux has it.
+    """
+    return from_load(observe(0.0))
+
+
 def from_times(activity: Activity) -> float:
     """Estimate as of vmstat: what is idle, and a fair share of what is not.
 

@@ -19,8 +19,9 @@ from pathlib import Path
 from statistics import median
 
 from sacct_ingest.errors import ProbeError, system_errors
+from sacct_ingest.probes.local import share_by_load
 from sacct_ingest.probes.probe_settings import Member, ProbeSettings
-from sacct_ingest.probes.wire import Channel, Conversation, Superseded, translated
+from sacct_ingest.probes.wire import Channel, Conversation, Superseded, ask, translated
 from sacct_ingest.records import Probe, Resource
 
 # From linux/net_tstamp.h and asm-generic/socket.h; Python has no names for them.
@@ -196,10 +197,10 @@ _CHUNK = 1 << 18
 def measure_transfer(
     source: str, target: Member, file: Path, settings: ProbeSettings, *, key: bytes
 ) -> list[Probe]:
-    """Probe the path to a host, then send it a file that it forgets.
+    """Probe the path to a host and the load at both ends, then send it a file that it forgets.
 
-    Returns list of Probe: latencies and bandwidths, and last the transfer.  A failed one has an
-        error and no value.
+    Returns list of Probe: latencies and bandwidths, CPUs, and last the transfer.  A failed one has
+        an error and no value.
     Raises ProbeError: the file cannot be read.
     """
     measured = [
@@ -207,7 +208,22 @@ def measure_transfer(
         for _ in range(PROBES)
         for each in measure_pair(source, target, settings, key=key, generation=None)
     ]
-    return [*measured, send_file(source, target, file, key=key)]
+    loads = _loads(source, target, settings, key=key)
+    return [*measured, *loads, send_file(source, target, file, key=key)]
+
+
+def _loads(source: str, target: Member, settings: ProbeSettings, *, key: bytes) -> list[Probe]:
+    """Shares of a CPU that a new process would get here and there, as far as they are known."""
+    at_s, shares = time.time(), {}
+    with suppress(ProbeError):
+        shares[source] = share_by_load()
+    with suppress(ProbeError):  # sensors of an earlier release do not say
+        answer = ask(target, {"op": "load"}, key=key, timeout_s=settings.timeout_s)
+        shares[target.name] = float(answer["share"])
+    return [
+        Probe(resource=Resource.CPU, source=host, at_s=at_s, value=share)
+        for host, share in shares.items()
+    ]
 
 
 def send_file(source: str, target: Member, file: Path, *, key: bytes) -> Probe:

@@ -16,7 +16,7 @@ from typing import Any
 
 from sacct_ingest.errors import ProbeError, system_errors
 from sacct_ingest.probes import network, wire
-from sacct_ingest.probes.local import LocalProbes
+from sacct_ingest.probes.local import LocalProbes, share_by_load
 from sacct_ingest.probes.probe_settings import Member, ProbeSettings, find
 from sacct_ingest.probes.ring import Clique, Generation, Ring
 from sacct_ingest.probes.wire import Channel, Message
@@ -154,6 +154,7 @@ class Sensor:
         handlers: dict[str, Callable[[Message], Message]] = {
             "pair": self._admit,
             "transfer": _admit_transfer,
+            "load": lambda _: {"share": share_by_load()},
             "token": lambda query: _admitted(self._ring.offer(_generation(query))),
             "holds": lambda query: {"holds": self._ring.holds(_generation(query))},
             "wake": self._wake,

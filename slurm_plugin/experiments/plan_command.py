@@ -24,6 +24,7 @@ from slurm_plugin.experiments import held_jobs
 from slurm_plugin.experiments.campaign import Campaign, spent
 from slurm_plugin.experiments.plan import state_file
 from slurm_plugin.experiments.plan.chain import PlannedJob, command_line, job_name, jobs
+from slurm_plugin.experiments.plan.copy_records import CopyRecorder
 from slurm_plugin.experiments.plan.followed_plan import FollowedPlan, waits_elsewhere
 from slurm_plugin.experiments.plan.workflow import Workflow
 from slurm_plugin.experiments.plan.workflow_file import load, parse
@@ -159,6 +160,7 @@ def _follow(state: Path, args: argparse.Namespace) -> int:
 
 def _made(submitted: state_file.Submitted, state: Path, args: argparse.Namespace) -> int:
     """Submit what can be submitted, and follow it where that is asked for."""
+    config = load_config(args)
     progress = sys.stderr if args.json else sys.stdout
 
     def tell(text: str) -> None:
@@ -173,12 +175,18 @@ def _made(submitted: state_file.Submitted, state: Path, args: argparse.Namespace
         planner=None if args.fixed else partial(_again, args),
         slip_s=args.slip,
     )
+    copies = CopyRecorder(parse(submitted.text, name=str(args.workflow)), config, tell)
+
+    def report(run: state_file.StepRun) -> None:
+        tell(flow.line(run))
+        copies.record(submitted, run)
+
     campaign = Campaign(
         program=flow,
         jobs=held_jobs.HeldJobs(),
         clock=time.time,
         sleep=time.sleep,
-        report=lambda run: tell(flow.line(run)),
+        report=report,
         tell=lambda text: print(f"nimo lab plan: {text}", file=sys.stderr, flush=True),
         leave=args.leave,
     )

@@ -15,7 +15,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, percent, printable, wrapped
 from slurm_plugin.text.streams import json_text
-from slurm_plugin.text.table_columns import SECONDS, SHARE, Column, Table
+from slurm_plugin.text.table_columns import ON_REQUEST, SECONDS, SHARE, Column, Table
 from slurm_plugin.text.terminal_size import terminal_width
 
 
@@ -33,10 +33,9 @@ def run(args: argparse.Namespace) -> int:
 def _predict(args: argparse.Namespace, config: Config) -> int:
     path = (args.source, args.target)
     with open_store(config) as store:
-        kinds = (Resource.BANDWIDTH, Resource.TRANSFER)
-        series = [
-            each for kind in kinds for each in store.probes.series(kind, *path, since_s=args.since)
-        ]
+        parts = [(Resource.BANDWIDTH, *path), (Resource.TRANSFER, *path)]
+        parts += [(Resource.CPU, end, "") for end in path]
+        series = [each for part in parts for each in store.probes.series(*part, since_s=args.since)]
     made = transfer_time(series, args.size, *path, now_s=time.time())
     if made.verdict is Verdict.REFUSED:
         raise NoHistory(made.problems[0].text)
@@ -74,6 +73,8 @@ def transfer(made: TransferTime) -> Iterator[str]:
     source = f"{made.method} from {count(made.transfers, 'past transfer')}"
     if made.probe_bytes_per_s is not None:
         source += f", the path now at {made.probe_bytes_per_s / 1e6:.4g} MB/s by its probes"
+    if made.cpu_share is not None:
+        source += f", a new process at the busier end gets {percent(made.cpu_share)} of a CPU"
     if isfinite(made.error):
         source += f"; past predictions off by {percent(made.error)}"
     yield source
@@ -99,6 +100,7 @@ def _columns() -> list[Column]:
         Column("verdict", "verdict", lambda one: one.verdict.value),
         Column("method", "method"),
         Column("transfers", "transfers"),
+        Column("cpu_share", "share", as_text=SHARE, worth=ON_REQUEST),
         Column("error", "error", lambda one: _finite(one.error), SHARE),
         Column("problems", "problems", lambda one: ",".join(p.name for p in one.problems)),
     ]

@@ -12,8 +12,8 @@ from predictor import Verdict
 from predictor.application.model import Application
 from predictor.application.request import for_request
 from predictor.curves.reliability import measure
+from predictor.forecasts.adrm import AdRM, RawBandwidth, Throughput
 from predictor.forecasts.forecasters import Bank, Criterion, Forecast, forecast_series
-from predictor.forecasts.transfer_time import AdRM, RawBandwidth, Throughput
 from predictor.level.backtest import ExpertPanel, NextRun, replay
 from predictor.level.calibration import BacktestSettings, Calibrator
 from predictor.level.experts import RunRequest
@@ -386,10 +386,10 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     ),
     "job_table.over_nodes": (None, {"table": TABLE, "cpus": 4}),
     "models.adept.envelope.everything": (None, {"last": 16.0, "bounds": Bounds()}),
-    "forecasts.transfer_time.RawBandwidth": (
+    "forecasts.adrm.RawBandwidth": (
         lambda **given: pairs_of(RawBandwidth(), **given), {"probe": 2.0, "transfer": 3.0},
     ),
-    "forecasts.transfer_time.Throughput": (Throughput(2.0, 1.0, 3.0).seconds, {"size_bytes": 9.0}),
+    "forecasts.adrm.Throughput": (Throughput(2.0, 1.0, 3.0).seconds, {"size_bytes": 9.0}),
     "models.averaged.model.AveragedFit": (
         partial(asked, FIT), {"nodes": NODES, "level": 0.9, "shares": [0.5, 0.9]},
     ),
@@ -405,8 +405,8 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
     "occupancy.fit.Support": (
         supported(AMOUNTS, ["cpu", "lat"]).doubts, {"asked": {"cpu": 2.0, "lat": 5.0}},
     ),
-    "forecasts.transfer_time.together": (None, {"probes": [1.0, 2.0]}),
-    "forecasts.transfer_time.AdRM": (
+    "forecasts.adrm.together": (None, {"probes": [1.0, 2.0]}),
+    "forecasts.adrm.AdRM": (
         transferred,
         {"pairs": [1.0, 2.0, 3.0], "probe": 2.0, "window": 3},
     ),

@@ -11,13 +11,25 @@ from sacct_ingest.text.slurm_text import parse_time_limit
 from slurm_plugin.experiments.learn.description import OPTIONS
 from slurm_plugin.experiments.plan.run_times import RESOURCES
 from slurm_plugin.experiments.plan.schedule import PlanSchedule, Step, TaskBounds
-from slurm_plugin.experiments.plan.workflow import File, Storage, Task, Workflow
+from slurm_plugin.experiments.plan.workflow import File, PlanSite, Storage, Task, Workflow
 
 #: The limit is what hardly any run exceeds, with a margin.
 _MARGIN, _LEAST_S = 1.2, 60.0
 _NO_LIMIT_S = 365 * 86_400.0  #: as Slurm has it
 #: A task is late for good when even successors this fast do not help.
 _FAST = 0.05
+#: Lines of a copy's script by which it says how fast it was: see :mod:`copy_records`.
+_BEFORE_COPY = "busy=$(cut -d' ' -f1 /proc/loadavg) || :; began=$(date +%s.%N)"
+_AFTER_COPY = "ended=$(date +%s.%N)"
+_REPORT_COPY = (
+    'scontrol update JobId="$SLURM_JOB_ID" Comment="nimo:off '
+    "copied=$(du -sb -- {target} | cut -f1)/$began/$ended/$busy/"
+    '$(getconf _NPROCESSORS_ONLN)/${{SLURMD_NODENAME:-$(hostname -s)}}" >/dev/null 2>&1 || :'
+)
+REPORT = re.compile(
+    r"copied=(?P<bytes>\d+)/(?P<began>\d+\.\d+)/(?P<ended>\d+\.\d+)"
+    r"/(?P<load>\d+\.\d+)/(?P<cpus>[1-9]\d*)/(?P<node>\S+)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,15 +112,17 @@ def path_of(file: File, storage: Storage) -> str:
     return f"{storage.path.rstrip('/')}/{file.path or file.name}"
 
 
+def place_of_copy(flow: Workflow, step: Step) -> PlanSite:
+    """Place where a copy runs: near its target, or else near its source."""
+    places = [*flow.places.values()]
+    near = [p for s in (step.target, step.source) for p in places if p.storage == s]
+    return (near or places)[0]
+
+
 def _job(
     flow: Workflow, step: Step, rooms: Mapping[tuple[str, str], TaskBounds], latest_s: float | None
 ) -> PlannedJob:
-    if step.nodes:
-        place = flow.places[step.pool]
-    else:  # a copy: near its target, or else near its source
-        places = [*flow.places.values()]
-        near = [p for s in (step.target, step.source) for p in places if p.storage == s]
-        place = (near or places)[0]
+    place = flow.places[step.pool] if step.nodes else place_of_copy(flow, step)
     task = flow.tasks[step.task]
     # Slurm refuses a job whose limit ends after its deadline.
     room = rooms.get((step.task, place.name))
@@ -157,7 +171,7 @@ def _task_script(flow: Workflow, step: Step, task: Task) -> str:
 
 
 def _copy_script(flow: Workflow, step: Step) -> str:
-    """Copy beside the target first, so that no reader finds half a file."""
+    """Copy beside the target first, so that no reader finds half a file; then say how fast."""
     file = flow.files[step.file]
     source, target = (path_of(file, flow.storages[one]) for one in (step.source, step.target))
     folder, part = target.rpartition("/")[0], f"{target}.part"
@@ -167,8 +181,11 @@ def _copy_script(flow: Workflow, step: Step) -> str:
         "set -e",
         f"mkdir -p -- {shlex.quote(folder)}",
         f"rm -rf -- {shlex.quote(part)}",
+        _BEFORE_COPY,
         _filled(copy, {"source": source, "target": part}),
+        _AFTER_COPY,
         f"mv -T -- {shlex.quote(part)} {shlex.quote(target)}",
+        _REPORT_COPY.format(target=shlex.quote(target)),
         "",
     ])  # fmt: skip
 

@@ -21,7 +21,7 @@ from predictor.types import Verdict
 from sacct_ingest.errors import ConfigError, NoHistory
 from slurm_plugin.decision.messages import guessed_from
 from slurm_plugin.experiments.learn.description import JournalFile
-from slurm_plugin.experiments.plan.workflow import PlanSite, Task, Workflow
+from slurm_plugin.experiments.plan.workflow import PlanSite, Task, Workflow, link_ends
 
 if TYPE_CHECKING:  # numpy is heavy, and the help needs none
     from predictor.occupancy.application_model import OccupancyFit, Sample
@@ -430,9 +430,9 @@ def _of_table(table: PredictionTable | None, nodes: int, group: str) -> TaskEsti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
-    """Times of copies: by the bandwidth that the workflow gives, else by what was measured.
+    """Times of copies: by past transfers, else by the bandwidth that the workflow gives, or probes.
 
-    ``measured`` predicts the time of a transfer between two hosts.
+    ``measured`` predicts the time of a transfer between two ends, as `link_ends` names them.
     """
 
     flow: Workflow
@@ -441,15 +441,17 @@ class Copies:
     def copy(self, size_bytes: float, source: str, target: str) -> TaskEstimate | None:
         """Time of a copy between two storages; None: unknown."""
         link = self.flow.links[source, target]
-        if link.bandwidth_bytes_per_s is not None:
+        made = self.measured(size_bytes, *link_ends(self.flow, source, target))
+        if link.bandwidth_bytes_per_s is not None and not _known(made):
             time_s = (link.latency_s or 0.0) + size_bytes / link.bandwidth_bytes_per_s
             return TaskEstimate(max(time_s, 1e-3), GUESSED, GUESSED)
-        ends = [self.flow.storages[one].host or one for one in (source, target)]
-        if ends[0] == ends[1] and size_bytes > 0:
-            return None  # its disks decide, and no probe measures them
-        made = self.measured(size_bytes, *ends)
         if made.verdict is Verdict.REFUSED:
             return None
         if not made.time_s > 0:
             return TaskEstimate(1e-3)
         return of_interval(made.time_s, made.low_s, made.high_s, LEVEL)
+
+
+def _known(made: TransferTime) -> bool:
+    """Whether past transfers of like size say how long one takes, and not only probes."""
+    return made.transfers > 0 and "other_sizes" not in (one.name for one in made.problems)

@@ -38,7 +38,7 @@ from slurm_plugin.experiments.plan.first_runs import guess
 from slurm_plugin.experiments.plan.replan import steps_begun
 from slurm_plugin.experiments.plan.schedule import PlanningProblem, TaskBounds
 from slurm_plugin.experiments.plan.state_file import Submitted
-from slurm_plugin.experiments.plan.workflow import PlanSite, Storage, Task, Workflow
+from slurm_plugin.experiments.plan.workflow import PlanSite, Storage, Task, Workflow, link_ends
 from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm.cluster_state import Cluster, Partition, RawJob, RawState
 from slurm_plugin.slurm.commands import run as run_slurm
@@ -146,7 +146,7 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
         if task.samples == run_times.HISTORY or not (task.run_times_s or task.samples)
     }
     measured = any(link.bandwidth_bytes_per_s is None for link in flow.links.values())
-    series = measured or any(link.latency_s is None for link in flow.links.values())
+    probed = measured or any(link.latency_s is None for link in flow.links.values())
     try:
         opened = open_store(config)
     except StoreError:
@@ -169,7 +169,7 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
         profiles = store.profiles.latest()
         return _Store(
             tables=tables,
-            series=list(store.probes.since(now_s - _MONTH_S)) if series else (),
+            series=_series(store, flow, now_s - _MONTH_S, probed=probed),
             profiles=profiles,
             newest=[one for one in store.probes.latest() if one.at_s >= now_s - _PRESENT_S],
             fits={
@@ -180,6 +180,15 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
                 if flow.tasks[name].samples == run_times.HISTORY
             },
         )
+
+
+def _series(store: Store, flow: Workflow, since_s: float, *, probed: bool) -> list[Probe]:
+    """Read all series; without ``probed`` those of past transfers over the workflow's links."""
+    if probed:
+        return list(store.probes.since(since_s))
+    ends = {link_ends(flow, *pair) for pair in flow.links}
+    parts = [store.probes.series(Resource.TRANSFER, *pair, since_s=since_s) for pair in ends]
+    return list(chain.from_iterable(parts))
 
 
 def _runs_of(

@@ -140,6 +140,18 @@ class Workflow:
     behind: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: direct successors
 
 
+def link_ends(flow: Workflow, source: str, target: str) -> tuple[str, str]:
+    """Name both ends of a link as the series of probes and transfers have them.
+
+    That is the storage's host, or its name.  Of two storages of one host the folders tell which.
+    """
+    ends = [flow.storages[name] for name in (source, target)]
+    names = [end.host or end.name for end in ends]
+    if names[0] == names[1]:
+        names = [f"{name}:{end.path}" for name, end in zip(names, ends, strict=True)]
+    return names[0], names[1]
+
+
 def ordered(flow: Workflow) -> Workflow:
     """Put the tasks of a workflow in order, and note which needs which.
 

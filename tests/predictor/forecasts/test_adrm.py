@@ -1,5 +1,6 @@
 """Transfers predicted from small probes."""
 
+import random
 from math import inf, nan, sin
 from statistics import fmean
 
@@ -8,10 +9,13 @@ import pytest
 
 from benchmarks._cdf_matching import CdfMatching
 from benchmarks._error_measures import nmae
-from predictor.forecasts.transfer_time import (
+from predictor.forecasts.adrm import (
     AdRM,
+    LoadWay,
+    Plane,
     RawBandwidth,
     Throughput,
+    Way,
     fading_line,
     line,
     mean_transfer,
@@ -208,10 +212,71 @@ def learned(model, pairs):
 
 
 def test_the_ways_that_are_chosen_among():
-    ways = [(way.read.__name__, way.window) for way in AdRM().ways]
+    every = AdRM().ways
+    plain = [(way.read.__name__, way.window) for way in every if isinstance(way, Way)]
     windows = (4, 6, 8, 10, 12, 15, 20, 30)
     lines = [(kind, w) for kind in ("plain_line", "fading_line", "proportion") for w in windows]
-    assert ways == [*lines, *(("mean_transfer", w) for w in (1, 2, 4, 8, 15, 30))]
+    expected = [*lines, *(("mean_transfer", w) for w in (1, 2, 4, 8, 15, 30))]
+    assert plain == expected
+    loaded = [way for way in every if isinstance(way, LoadWay)]
+    assert [(way.way.read.__name__, way.window) for way in loaded] == expected
+    assert [way.window for way in every if isinstance(way, Plane)] == [8, 12, 20, 30]
+
+
+def served(kind, count=60, seed=5):
+    """Probe, transfer and share of a CPU at the server, which a walk and a swing move."""
+    rng = random.Random(seed)
+    for number in range(count):
+        probe = 200 + 100 * sin(number / 5) + rng.uniform(-10, 10)
+        share = min(1.0, max(0.1, 0.55 + 0.4 * sin(number / 2) + rng.uniform(-0.05, 0.05)))
+        network, server = 0.6 * probe, 250 * share
+        yield probe, {"network": network, "server": server, "one after the other":
+                      1 / (1 / network + 1 / server)}[kind], share  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "share_left"), [("network", 1.0), ("server", 0.01), ("one after the other", 0.9)]
+)
+def test_the_load_of_the_server_is_one_more_regressor(kind, share_left):
+    with_load, without = AdRM(), AdRM()
+    pairs = list(served(kind))
+    for probe, transfer, share in pairs[:-20]:
+        with_load.update(probe, transfer, share)
+        without.update(probe, transfer)
+    off = {True: [], False: []}
+    for probe, transfer, share in pairs[-20:]:
+        off[True].append(abs(with_load.predict(probe, share).value / transfer - 1))
+        off[False].append(abs(without.predict(probe).value / transfer - 1))
+        with_load.update(probe, transfer, share)
+        without.update(probe, transfer)
+    assert fmean(off[True]) <= share_left * fmean(off[False]) + 1e-9
+    assert (fmean(off[False]) > 0.1) == (kind != "network")
+
+
+def test_pairs_without_a_load_count_for_what_needs_none():
+    """The load is not measured any more, or only now: the other ways still have all pairs."""
+    model, half = AdRM(), AdRM()
+    for number, (probe, transfer, share) in enumerate(served("network")):
+        model.update(probe, transfer, share)
+        half.update(probe, transfer, share if number > 50 else None)
+    assert model.predict(200.0).value == pytest.approx(120.0)
+    assert half.predict(200.0, 0.5).value == pytest.approx(120.0)
+
+
+def test_a_plane_by_hand():
+    pairs = [(1.0, 9.0), (2.0, 12.0), (3.0, 14.0), (1.0, 11.0), (4.0, 20.0)]
+    shares = [0.1, 0.2, 0.1, 0.5, 0.6]
+    table = np.array([[1.0, probe, share] for (probe, _), share in zip(pairs, shares, strict=True)])
+    fitted, *_ = np.linalg.lstsq(table, np.array([moved for _, moved in pairs]), rcond=None)
+    plane = Plane(8)
+    assert plane.predict(pairs, shares, 2.0, 0.3) == pytest.approx(fitted @ [1.0, 2.0, 0.3])
+    # Held within what was seen.
+    assert plane.predict(pairs, shares, 9.0, 1.0) == pytest.approx(fitted @ [1.0, 4.0, 0.6])
+    assert plane.predict(pairs, shares, 2.0, None) is None
+    assert plane.predict(pairs, [None, *shares[1:]], 2.0, 0.3) is None
+    assert plane.predict(pairs, [0.3] * 5, 2.0, 0.3) is None
+    together = [probe / 10 for probe, _ in pairs]
+    assert plane.predict(pairs, together, 2.0, 0.3) is None
 
 
 def test_the_bounds_of_few_and_of_many_ratios():

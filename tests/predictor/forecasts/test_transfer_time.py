@@ -68,6 +68,29 @@ def test_with_transfers_alone_the_forecasters_speak():
     assert names(made) == ["no_probe"]
 
 
+def cpu(at_s, share, host):
+    return Probe(resource=Resource.CPU, source=host, target="", at_s=at_s, value=share)
+
+
+def test_the_load_at_the_busier_end_takes_part():
+    """The server b gets as much done as its CPU is free; a idles, c is not asked."""
+    series = []
+    for number in range(40):
+        at_s, share = NOW - 300 * (40 - number), 0.5 + 0.4 * sin(number)
+        series += [probe(at_s, 2 * MB), cpu(at_s, share, "b"), cpu(at_s, 1.0, "a")]
+        series += [cpu(at_s, 0.01, "c"), transfer(at_s + 1, 4 * share * MB)]
+    now = [probe(NOW - 5, 2 * MB), cpu(NOW - 5, 0.25, "b"), cpu(NOW - 5, 1.0, "a")]
+    made = predict([*series, *now])
+    assert made.time_s == pytest.approx(16)
+    assert (made.cpu_share, made.method, made.verdict) == (0.25, "AdRM", Verdict.RELIABLE)
+    unloaded = predict([each for each in (*series, *now) if each.resource is not Resource.CPU])
+    assert (unloaded.cpu_share, unloaded.verdict) == (None, Verdict.DOUBTFUL)
+    # An old one says nothing.
+    old, new = cpu(NOW - 3601, 0.2, "b"), cpu(NOW - 5, 0.9, "a")
+    assert predict([probe(NOW - 5, 2 * MB), old]).cpu_share is None
+    assert predict([probe(NOW - 5, 2 * MB), old, new]).cpu_share == 0.9
+
+
 def test_nothing_measured_is_refused():
     failed = replace(probe(NOW - 1, None), error="timed out")
     later = probe(NOW + 1, 1.0 * MB)

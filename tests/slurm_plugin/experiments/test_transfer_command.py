@@ -120,15 +120,21 @@ def test_a_file_is_really_sent_and_stored_with_its_probes(store, host, tmp_path,
     file.write_bytes(bytes(3 * MB))
     arguments = ("probe", "--name", "here", "--transfer", str(file))
     reported = nimo(capsys, *arguments, "there", "--host", host)
-    assert "transfer   here  there" in reported
+    assert "transfer   here   there" in reported
     with Store.open(f"sqlite:///{store}") as opened:
         (moved,) = opened.probes.series(Resource.TRANSFER, "here", "there")
         probes = opened.probes.series(Resource.BANDWIDTH, "here", "there")
+        loads = [opened.probes.series(Resource.CPU, end) for end in ("here", "there")]
+    # Both ends are this host; the sensor also measures itself.
+    assert [each[0].value for each in loads] == [pytest.approx(loads[0][0].value, abs=0.2)] * 2
+    assert all(0 < each.value <= 1 for load in loads for each in load)
     assert (moved.size_bytes, moved.error) == (3 * MB, "")
     assert moved.value == pytest.approx(3 * MB / moved.took_s)
     assert [each.size_bytes for each in probes] == [65536] * PROBES
     assert all(each.at_s <= moved.at_s for each in probes)
-    assert json.loads(nimo(capsys, "transfer", "3M", "here", "there", "--json"))["method"] == "AdRM"
+    made = json.loads(nimo(capsys, "transfer", "3M", "here", "there", "--json"))
+    assert (made["method"], made["cpu_share"]) == ("AdRM", min(load[-1].value for load in loads))
+    assert "at the busier end gets" in nimo(capsys, "transfer", "3M", "here", "there")
 
 
 def test_what_cannot_be_sent_is_said(store, host, tmp_path, capsys):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sacct_ingest.records import NodeProfile
+from sacct_ingest.records import NodeProfile, Resource
 from sacct_ingest.store import Store
 from slurm_plugin.experiments.learn.description import Journal, Stage, Trial
 from slurm_plugin.experiments.plan import site
@@ -155,6 +155,10 @@ def environment(file):
 
 def test_submitted_and_followed_within_its_deadline(cluster):
     file = workflow(cluster, "good", "test -s {both}")
+    store = f"sqlite:///{file.parent}/nimo.db"
+    (file.parent / "nimo.yaml").write_text(f"mode: observe\nstore: {store}\n")
+    with Store.open(store, create=True):
+        pass
     planned = json.loads(nimo(cluster, file, "--json", "--deadline=now+10minutes").stdout)
     steps = {step["name"]: step for step in planned["plans"][0]["steps"]}
     assert not cluster.run("squeue", "-h").stdout
@@ -181,6 +185,16 @@ def test_submitted_and_followed_within_its_deadline(cluster):
     assert own["join"]["Start"] >= max(own[task]["End"] for task in ("split", "turn"))
     # Followed once more, it says what became of it.
     assert "7 COMPLETED" in nimo(cluster, file, "--follow").stdout
+    # Both copies measured themselves: four bytes there, two back.
+    with Store.open(store) as opened:
+        probes = list(opened.probes.since(0.0))
+    moved = {one.source: one for one in probes if one.resource is Resource.TRANSFER}
+    sizes = {(one.source, one.target): one.size_bytes for one in moved.values()}
+    assert sizes == {("home", "scratch"): 4, ("scratch", "home"): 2}
+    assert all(0 < one.took_s < 5 for one in moved.values())
+    loads = {one.source: one.value for one in probes if one.resource is Resource.CPU}
+    assert loads.keys() == {"home", "scratch"}
+    assert all(0 < share <= 1 for share in loads.values())
 
 
 def test_a_failing_task_takes_along_what_needs_it(cluster):
