@@ -67,23 +67,35 @@ def main() -> None:
 
     parser = _bench.options(str(__doc__))
     parser.add_argument("--release", help="of Slurm; in a root directory")
+    parser.add_argument("--clusters", action="store_true", help="two clusters of one slurmdbd")
     args = parser.parse_args()
+    jobs = laws(4 if args.quick else 20)
+    rows = _of_clusters(jobs, args.release) if args.clusters else _of_partitions(jobs, args.release)
+    _bench.table(rows, title="Each job: seconds from submission to end")
+    _bench.table([summary(rows)], title="Places")
+    _bench.write(args.json, jobs=rows, places=summary(rows))
+
+
+def _of_clusters(jobs: Sequence[Law], release: str | None) -> list[dict[str, Any]]:
+    from _places_clusters import measured_on_clusters  # noqa: PLC0415 - see above
+
+    return measured_on_clusters(jobs, release)
+
+
+def _of_partitions(jobs: Sequence[Law], release: str | None) -> list[dict[str, Any]]:
     with scratch_directory("nimo-places-") as directory:
         cluster = SlurmCluster(
             directory / "cluster",
             nodes=2 * NODES_EACH,
             conf=_conf(),
             lua=hooks_for(directory),
-            release=args.release,
+            release=release,
         )
         cluster.up()
         try:
-            rows = measured(Site(directory, cluster), laws(4 if args.quick else 20))
+            return measured(Site(directory, cluster), jobs)
         finally:
             cluster.down()
-    _bench.table(rows, title="Each job: seconds from submission to end")
-    _bench.table([summary(rows)], title="Places")
-    _bench.write(args.json, jobs=rows, places=summary(rows))
 
 
 def _conf() -> tuple[str, ...]:
@@ -164,7 +176,10 @@ def _round(site: Site, jobs: Sequence[Law], first: int, busy: Law) -> list[dict[
         _places(site, law, [f"{kind}{i + 1}" for kind in KINDS], "--comment=nimo:objective=cost")
         for i, law in enumerate(jobs)
     ]
-    ended = [_row(site, *one, cheapest) for one, cheapest in zip(asked, cheap, strict=True)]
+    ended = []
+    for (law, state, told, ids), cheapest in zip(asked, cheap, strict=True):
+        runs = {kind: run_of(site.cluster, one) for kind, one in zip(KINDS, ids, strict=True)}
+        ended.append(judged(law, state, told, runs, cheapest))
     site.empty_queue()
     return ended
 
@@ -177,10 +192,10 @@ def _places(site: Site, law: Law, names: Sequence[str], *options: str) -> Places
     return {one["partition"]: one for one in places if one["partition"] in names}
 
 
-def _row(
-    site: Site, law: Law, state: str, told: Places, ids: Sequence[int], cheap: Places
+def judged(
+    law: Law, state: str, told: Places, runs: Mapping[str, Mapping[str, int]], cheap: Places
 ) -> dict[str, Any]:
-    runs = {kind: _run(site, one) for kind, one in zip(KINDS, ids, strict=True)}
+    """Compare what was said of both places with the runs there."""
     ends = {kind: one["end"] - one["submit"] for kind, one in runs.items()}
     begins = {kind: one["start"] - one["submit"] for kind, one in runs.items()}
     named = _least(told, lambda one: one["wait_s"] + one["time_s"])
@@ -217,10 +232,10 @@ def _predicted(told: Places, kind: str) -> float:
     return float(one["wait_s"] + one["time_s"])
 
 
-def _run(site: Site, job_id: int) -> dict[str, int]:
+def run_of(cluster: SlurmCluster, job_id: int) -> dict[str, int]:
     """Moments of a job, by sacct."""
     words = ("-X", "-n", "-P", "-j", str(job_id), "-o", "Submit,Start,End")
-    text = site.cluster.run("env", "SLURM_TIME_FORMAT=%s", "sacct", *words).stdout.strip()
+    text = cluster.run("env", "SLURM_TIME_FORMAT=%s", "sacct", *words).stdout.strip()
     return dict(zip(("submit", "start", "end"), map(int, text.split("|")), strict=True))
 
 

@@ -21,6 +21,7 @@ from slurm_plugin.config.settings_file import leaves_out
 from slurm_plugin.nimod import line_client
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.reports.advice_text import for_command, render, render_starts, scripts_table
+from slurm_plugin.text.formatting import printable
 from slurm_plugin.text.terminal_size import terminal_width
 
 if TYPE_CHECKING:
@@ -191,7 +192,11 @@ def _answer(
         socket = nimod_socket(args, settings)
         try:
             advice = line_client.advise(
-                socket, job, confidence=args.confidence, timeout_s=TIMEOUT_S
+                socket,
+                job,
+                confidence=args.confidence,
+                clusters=",".join(clusters),
+                timeout_s=TIMEOUT_S,
             )
             return seen_from_here(advice, clusters)
         except line_client.RequestRefused:
@@ -224,15 +229,21 @@ def _answer(
 
 
 def seen_from_here(advice: Advice, clusters: Sequence[str]) -> Advice:
-    """Give nimod's advice, if the job may run on its cluster; of several it sees only that one.
+    """Give nimod's advice, if the job may run on its cluster.
 
-    Raises SlurmError: it runs on another one.
+    It says of which clusters that the job names nothing is known.
+    Raises SlurmError: it runs on another one alone.
     """
     here = advice.cluster
-    if here and clusters and "all" not in clusters and here not in clusters:
+    if not here or "all" in clusters:
+        return advice
+    if clusters and here not in clusters:
         _refuse_elsewhere(clusters, here)
-    if here and clusters not in ((), (here,)):
-        only = f"Of its clusters only {here} is compared: nimod sees no other."
+    compared = {here, *(row.cluster for row in advice.partitions)}
+    left = [name for name in clusters if name not in compared and name not in advice.place_text]
+    if left:
+        which = ", ".join(map(printable, left))
+        only = f"Nothing is known here of the cluster{'s' if len(left) > 1 else ''} {which}."
         advice.place_text = " ".join(filter(None, (advice.place_text, only)))
     return advice
 

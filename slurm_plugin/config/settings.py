@@ -191,6 +191,7 @@ class Access(types.Section, frozen=True, kw_only=True):
 class Advise(types.Section, frozen=True, kw_only=True):
     """What ``nimo-advise`` may ask of Slurm."""
 
+    clusters: bool = True  #: other clusters of the same slurmdbd are compared
     test_only: bool = True  #: ``sbatch --test-only`` where the user asks for it
     calls: types.Count = 5  #: node counts to ask about, at most
     timeout_s: types.Positive = 3.0  #: for one of them

@@ -38,8 +38,12 @@ class Choice:
     advice: Advice
     partition: str = ""  #: empty: no partition has nodes of this type alone
     constraint: str = ""
+    cluster: str = ""  #: empty: the own one
+    default: bool = False  #: the job comes to this partition of another cluster without naming it
     own: bool = False  #: the job as it is asked for may run there
     unlike: bool = False  #: its nodes are of a kind of which the prediction says nothing
+    untried: bool = False  #: on another cluster, whose nodes look like the own ones
+    alike: bool = True  #: no run time there differs by the type of the nodes
 
     @property
     def row(self) -> Row | None:
@@ -52,7 +56,12 @@ class Choice:
     @property
     def options(self) -> str:
         """Options of sbatch that ask for the place."""
-        asked = (("partition", self.partition), ("constraint", self.constraint))
+        partition = "" if self.default else self.partition
+        asked = (
+            ("clusters", self.cluster),
+            ("partition", partition),
+            ("constraint", self.constraint),
+        )
         return " ".join(f"--{name}={value}" for name, value in asked if value)
 
     @property
@@ -70,13 +79,13 @@ class Choice:
         if row is None or not self.known:
             return True, inf
         reliable = self.advice.verdict == Verdict.RELIABLE
-        never_ran = not reliable and not self.advice.runs
+        never_ran = self.untried or (not reliable and not self.advice.runs)
         run_s = row.time_s if reliable else row.high_s
         if objective is Objective.TURNAROUND:
-            # Nodes alike take a job as long: who gains nothing stays.
-            stays_s = 0.0 if self.own or self.advice.node_type else STARTING_S
+            # Who gains nothing stays; a cluster is not left for a few seconds.
+            stays_s = STARTING_S if (self.alike or self.cluster) and not self.own else 0.0
             return never_ran, (row.wait_s or 0.0) + (inf if run_s is None else run_s) + stays_s
-        more = 1.0 if self.own or self.advice.node_type else 1 + _CHEAPER
+        more = 1 + _CHEAPER if (self.alike or self.cluster) and not self.own else 1.0
         late = inf if run_s is None else run_s / row.time_s
         return never_ran, _price(row, objective)[0] * more * late
 
@@ -99,22 +108,28 @@ def side_by_side(
 ) -> Advice | None:
     """Put places side by side: the advice of the best one, with them all.
 
-    None where there are not two, or none is any better than another.
+    The answer is never a place of another cluster: files and programs may not be there.  None where
+    there are not two, or none is any better than another.
 
     asked: advice for a job that names its place: that stays the answer; None: it names none.
     """
     if not _worth_showing(choices):
         return None
-    best = min(choices, key=lambda choice: (choice.rank(objective), not choice.own))
+    ranked = sorted(choices, key=lambda choice: (choice.rank(objective), not choice.own))
+    best = ranked[0]
+    here = next((choice for choice in ranked if not choice.cluster), None)
     sure = best.known
-    shown = best.advice if asked is None else asked
+    if here is None:
+        return None
+    shown = asked or here.advice
     shown.partitions = [
         PartitionRow(
             partition=choice.partition,
+            cluster=choice.cluster or shown.cluster,
             constraint=choice.constraint,
             node_type=choice.advice.node_type,
             **{name: getattr(row, name) for name in _OF_ROW if row},
-            verdict="not measured" if choice.unlike else choice.advice.verdict,
+            verdict=_verdict(choice),
             runs=choice.advice.runs,
             own=choice.own,
             recommended=sure and choice is best,
@@ -123,10 +138,10 @@ def side_by_side(
         for choice in choices
         for row in (None if choice.unlike else choice.row,)
     ]
-    if asked is not None:
-        shown.place_text = _better(best, asked, objective) if sure else ""
-    elif sure and best.options:
-        shown.directive = f"#SBATCH {best.options}\n{shown.directive}"
+    if asked is None and here.known and here.options:
+        shown.directive = f"#SBATCH {here.options}\n{shown.directive}"
+    if sure and (asked is not None or best.cluster):
+        shown.place_text = _better(best, shown, objective)
     return shown
 
 
@@ -138,6 +153,12 @@ def _worth_showing(choices: Sequence[Choice]) -> bool:
     return len(known) > 1 and (
         typed or max(ends_s, default=0.0) - min(ends_s, default=0.0) >= STARTING_S
     )
+
+
+def _verdict(choice: Choice) -> str:
+    if choice.unlike:
+        return "not measured"
+    return "like nodes" if choice.untried else choice.advice.verdict
 
 
 def _reason(choice: Choice) -> str:
@@ -173,7 +194,7 @@ def jobs_in_places(
 
     A partition with several kinds of nodes is a place for each kind that can be asked for.
     """
-    job, own = case.request.resources, _names(case)
+    job, own = case.request.resources, partitions_of(case)
     devices = gpus_of(job, job.min_nodes)[1]
     jobs = in_each_partition(cluster, job)
     for one in sorted(jobs, key=lambda one: one.partition not in own):
@@ -244,19 +265,20 @@ def is_own(case: Situation, job: AllocationRequest) -> bool:
         or not asked
         or (sets is not None and frozenset(job.features.split("&")) in sets)
     )
-    return job.partition in _names(case) and fits
+    return job.partition in partitions_of(case) and fits
 
 
 def is_unlike(cluster: Cluster, case: Situation, job: AllocationRequest) -> bool:
     """Whether nodes that nobody measured are of another kind than those that the job would get."""
     if is_own(case, job):
         return False
-    own = _kinds(cluster, _names(case))
-    there = _kinds(cluster, [job.partition])
+    own = kinds_of_nodes(cluster, partitions_of(case))
+    there = kinds_of_nodes(cluster, [job.partition])
     return not own or not there <= own
 
 
-def _kinds(cluster: Cluster, names: Iterable[str]) -> set[tuple[object, ...]]:
+def kinds_of_nodes(cluster: Cluster, names: Iterable[str]) -> set[tuple[object, ...]]:
+    """Tell what the nodes of partitions are like."""
     parts = (cluster.partitions[name] for name in names if name in cluster.partitions)
     return {
         (group.cpus, group.threads_core, group.mem_mib, group.gres, group.features)
@@ -265,5 +287,6 @@ def _kinds(cluster: Cluster, names: Iterable[str]) -> set[tuple[object, ...]]:
     }
 
 
-def _names(case: Situation) -> Sequence[str]:
+def partitions_of(case: Situation) -> Sequence[str]:
+    """Name the partitions that a job names, or would come to."""
     return (case.partition.name if case.partition else case.request.resources.partition).split(",")

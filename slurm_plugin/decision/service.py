@@ -18,6 +18,13 @@ from slurm_plugin.decision import context_builder, messages, tickets
 from slurm_plugin.decision.advice import advice_of, may_be_pasted
 from slurm_plugin.decision.answer import note_of, permitted, row_of
 from slurm_plugin.decision.bookings import Bookings
+from slurm_plugin.decision.elsewhere import (
+    asked_clusters,
+    best_of_each_kind,
+    files_text,
+    is_unlike_there,
+    not_compared,
+)
 from slurm_plugin.decision.explore import PendingTries, RecentCounts
 from slurm_plugin.decision.levers.all_levers import tag_texts, with_adjustments
 from slurm_plugin.decision.levers.lever import Surroundings
@@ -27,12 +34,13 @@ from slurm_plugin.decision.places import Choice, is_own, is_unlike, jobs_in_plac
 from slurm_plugin.decision.policy import Action, Decision, decide, opened_by_runs, remedies
 from slurm_plugin.decision.situation import PartitionContext, Situation
 from slurm_plugin.decision.soft_plans import SoftPlans
+from slurm_plugin.decision.submitted_job import may_leave
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.protocol.request_messages import HookLevel, Job
 from slurm_plugin.protocol.status_messages import WaitAccuracy
-from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.cluster_state import Cluster, ClusterViews
 
 #: Does what follows from a decision and gives its record, if there is to be one.
 Book = Callable[[], DecisionRow | None]
@@ -49,6 +57,7 @@ class DecisionService:
     cpu_clock: processor time of the thread that answers, seconds.
     most_s: processor time of one request; a job that takes more is not changed.
     bookings: nodes booked for users' jobs since the latest view of the cluster.
+    others: the clusters beside this one that the user of the next advice may use.
     tries: the last try of each application.
     plans: what came of limits to plan with; may be exchanged at any time.
     waits: how near predicted waits came on this cluster; may be exchanged at any time.
@@ -66,7 +75,9 @@ class DecisionService:
     ) -> None:
         self._new_id = new_id
         self._budget = context_builder.Budget(most_s, cpu_clock)
+        self._processor_time = most_s, cpu_clock
         self._cluster: Cluster | None = None
+        self.others = ClusterViews()
         self.bookings = Bookings()
         self._contexts = context_builder.ContextBuilder(config, self.bookings, later, self._budget)
         self.config = config
@@ -236,12 +247,19 @@ class DecisionService:
         return self._config.cluster or (self._cluster.name if self._cluster else "")
 
     def advise(
-        self, job: Job, *, now_s: float, private: bool = False, confidence: float = 0.0
+        self,
+        job: Job,
+        *,
+        now_s: float,
+        private: bool = False,
+        confidence: float = 0.0,
+        clusters: Sequence[str] = (),
     ) -> Advice:
         """Advice for a job that may be submitted.
 
         private: only from the runs of this user, whatever the site lets users share.
         confidence: required chance to make a deadline; 0: the site's.
+        clusters: those that it names; none: the ones that its user may use are compared.
         """
         try:
             with self._budget.counted():
@@ -252,7 +270,7 @@ class DecisionService:
                     rules = replace(rules, deadline=deadline)
                     case = msgspec.structs.replace(case, rules=rules)
                 advice = self._advice(case)
-            advice = self._beside_others(job, case, advice, private=private)
+            advice = self._beside_others(job, case, advice, clusters, private=private)
             best = next((row for row in advice.rows if row.recommended), None)
             advice.waits = self.waits.like(best.wait_s) if best else None
             with self._budget.counted():
@@ -282,6 +300,7 @@ class DecisionService:
             Choice(
                 advice=self._advice(context_builder.on_nodes(case, place.node_type)),
                 partition=place.partition,
+                alike=False,
             )
             for place in places
         ]
@@ -305,7 +324,9 @@ class DecisionService:
             advice.node_type = case.node_type
         return advice
 
-    def _beside_others(self, job: Job, case: Situation, advice: Advice, *, private: bool) -> Advice:
+    def _beside_others(
+        self, job: Job, case: Situation, advice: Advice, clusters: Sequence[str], *, private: bool
+    ) -> Advice:
         """Put an advice beside that for other places; where the job names none the best is it."""
         objective = case.request.objective
         try:
@@ -314,8 +335,65 @@ class DecisionService:
         except context_builder.BudgetSpent:
             advice.place_text = "Other partitions are not compared: that takes too long."
             return advice
+        silent: dict[str, str] = {}
+        if choices and may_leave(job):
+            others, silent = asked_clusters(self.others, clusters)
+            for view in others.values():
+                try:
+                    choices += self._choices_on(view, job, case, private=private)
+                except context_builder.BudgetSpent:
+                    silent[view.name] = "that takes too long"
         asked = advice if job.partition else None
-        return side_by_side(choices, objective, asked) or advice
+        shown = side_by_side(choices, objective, asked) or advice
+        if shown.place_text and any(
+            row.recommended and row.cluster != shown.cluster for row in shown.partitions
+        ):
+            shown.place_text = f"{shown.place_text} {files_text(case.request.inputs)}"
+        if silent:
+            shown.place_text = " ".join(filter(None, (shown.place_text, not_compared(silent))))
+        return shown
+
+    def _choices_on(
+        self, view: Cluster, job: Job, case: Situation, *, private: bool
+    ) -> list[Choice]:
+        """Advice for each place of another cluster where a job may run.
+
+        Partitions of this one mean nothing there.  A service of its own makes it: nothing of this
+        cluster's is looked up for that one.
+        """
+        most_s, cpu_clock = self._processor_time
+        config = msgspec.structs.replace(self._config, cluster=view.name)
+        there = DecisionService(config, new_id=str, cpu_clock=cpu_clock, most_s=most_s)
+        there.tables, there.cluster = self._tables, view
+        seen = [
+            self._elsewhere(choice, view, job, case)
+            for choice in there.choices(job, case, private=private)
+        ]
+        return best_of_each_kind(seen, case.request.objective)
+
+    def choices(self, job: Job, case: Situation, *, private: bool) -> list[Choice]:
+        """Advice for each place of this cluster where a job of another one may run.
+
+        case: that of the job on its own cluster.
+        """
+        free = msgspec.structs.replace(job, partition="")
+        with self._budget.counted():
+            context = self._contexts.build(free, case.now_s, private=private)
+            context = msgspec.structs.replace(context, rules=case.rules)
+            return self._choices(free, context, private=private)
+
+    def _elsewhere(self, choice: Choice, view: Cluster, job: Job, case: Situation) -> Choice:
+        """Give a place of another cluster as it is seen from this one."""
+        home, typed = self._cluster, bool(choice.advice.node_type)
+        unlike = home is None or is_unlike_there(home, case, view, choice.partition)
+        return replace(
+            choice,
+            cluster=view.name,
+            default=not job.partition and choice.partition == view.default_partition,
+            own=False,
+            unlike=unlike and not typed,
+            untried=not typed,
+        )
 
     def _choices(self, job: Job, case: Situation, *, private: bool) -> list[Choice]:
         """Advice for each place where a job may run.
@@ -337,6 +415,7 @@ class DecisionService:
                 constraint=place.features if place.features != job.features else "",
                 own=is_own(case, place),
                 unlike=not one.node_type and is_unlike(cluster, case, place),
+                alike=one.node_type in ("", case.node_type),
             )
             choices.append(choice)
         return choices

@@ -49,6 +49,12 @@ def limit_of(job: Job, rules: RequestRules | None) -> float | None:
     return _MINUTE_S * job.time_limit if job.time_limit else default
 
 
+def may_leave(job: Job) -> bool:
+    """Whether a job may go to another cluster: it names nothing that is of this one alone."""
+    bound = (job.dependency, job.reservation, job.req_nodes, job.exc_nodes, job.licenses)
+    return not any(bound) and job.het_job_offset is None
+
+
 def submitted(job: Job) -> dict[str, Any]:
     """Give the fields of a request that are as the job was submitted."""
     return {

@@ -35,6 +35,7 @@ from slurm_plugin.protocol.status_messages import Refused, Status
 from slurm_plugin.service.accountant import Accountant, spare_descriptors
 from slurm_plugin.service.listening import bound_socket, let_in, notify
 from slurm_plugin.slurm.operator_updates import ClosedFields
+from slurm_plugin.slurm.other_clusters import AddForecasts, OtherClusters
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.soft_limits import QueueHeads
 from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
@@ -95,12 +96,15 @@ class Daemon:
         )
         self._heads = QueueHeads()
         self._outlooks = Outlooks(QueueRunTimes(lambda: self._service.tables))
+        self._outlooks_elsewhere: dict[str, Outlooks] = {}
+        self._others = OtherClusters(self._forecasts_of, how=config.snapshot)
         self._link = StoreLink(
             url=config.store_url,
             publish=self._publish,
             publish_waits=partial(setattr, self._service, "waits"),
             publish_outlasted=self._adapt,
             wait_record=self._outlooks,
+            elsewhere=self._outlooks_elsewhere,
             closed={
                 CLOSED_LIMITS: self._poller.closed_limits,
                 CLOSED_COUNTS: self._poller.closed_counts,
@@ -108,7 +112,9 @@ class Daemon:
             clock=time.time,
             cluster=lambda: self._service.cluster.name if self._service.cluster else "",
         )
-        self._answers = AnswerProcess(partial(StateSender, self._service, self._outlooks))
+        self._answers = AnswerProcess(
+            partial(StateSender, self._service, self._outlooks, self._others.views)
+        )
         self._background = (
             loops.Periodic("store", self._link.visit, pause_s=lambda: _STORE_S),
             loops.Periodic("slurm", self._look, pause_s=self._poller.pause_s),
@@ -151,6 +157,7 @@ class Daemon:
                 self._ready.close()
                 self._errands.shutdown(cancel_futures=True)
                 self._answers.close()
+                self._others.close()
                 loop.close()
                 notify("STOPPING=1")
                 store, slurm = self._background
@@ -284,6 +291,13 @@ class Daemon:
         # What was promised since is taken off in the loop, where promises are made.
         if self._loop is not None:
             self._loop.call_soon(partial(setattr, self._service, "cluster", cluster))
+
+    def _forecasts_of(self, cluster: str) -> AddForecasts:
+        """Give what makes forecasts of waits for another cluster."""
+        if cluster not in self._outlooks_elsewhere:
+            run_times = QueueRunTimes(lambda: self._service.tables)
+            self._outlooks_elsewhere[cluster] = Outlooks(run_times)
+        return self._outlooks_elsewhere[cluster].add_wait_forecasts
 
     def _reserve(self) -> None:
         """Let slurmctld's user connect where others may not: Slurm says for sure who that is."""

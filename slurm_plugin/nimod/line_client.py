@@ -39,15 +39,23 @@ class LinkDown(RequestRefused):
 
 
 def advise(
-    path: "str | Path", job: "Mapping[str, object]", *, confidence: float = 0.0, timeout_s: float
+    path: "str | Path",
+    job: "Mapping[str, object]",
+    *,
+    confidence: float = 0.0,
+    clusters: str = "",
+    timeout_s: float,
 ) -> Advice:
     """Ask for an advice.
 
     job: fields of a `slurm_plugin.protocol.request_messages.Job`.
     confidence: required chance to make a deadline; 0: the site's.
+    clusters: those that ``-M`` names; empty: none.
     Raises Unreachable: there is no answer.
     """
     ask = {"v": VERSION, "op": "advise", "via": "advise", "job": job, "confidence": confidence}
+    if clusters:
+        ask["clusters"] = clusters
     # Arguments may hold bytes that are no UTF-8.
     request = json.dumps(ask, ensure_ascii=False).encode(errors="replace") + b"\n"
     line = exchange_line(path, request, timeout_s)

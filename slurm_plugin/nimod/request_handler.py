@@ -17,6 +17,7 @@ import msgspec
 
 from sacct_ingest.errors import ScriptError
 from sacct_ingest.records import DecisionRow
+from slurm_plugin.decision.bookings import Booking
 from slurm_plugin.decision.service import Book, DecisionService
 from slurm_plugin.decision.tickets import TicketKey, job_of
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames, refusal
@@ -32,7 +33,7 @@ from slurm_plugin.nimod.loop import Loop
 from slurm_plugin.protocol.advice_messages import VERSION
 from slurm_plugin.protocol.decision_messages import Answer, ReadyDecision
 from slurm_plugin.protocol.lines import encode
-from slurm_plugin.protocol.request_messages import LONG_ANSWERS, Ask, decode_ask
+from slurm_plugin.protocol.request_messages import LONG_ANSWERS, Ask, Job, decode_ask
 from slurm_plugin.protocol.status_messages import Counts, Decided, Status
 from slurm_plugin.service.accountant import NEWCOMERS, Account, Kind, Principal, Resource
 from slurm_plugin.slurm.poller import ClusterPoller
@@ -150,7 +151,7 @@ class RequestHandler:
         private = self.poller.private
         if ask.op == "advise" and trusted:
             booked = self.service.bookings.of(ask.job.user_name)
-            return AdviceQuestion(ask.job, private=False, confidence=ask.confidence, booked=booked)
+            return _advice_question(ask, ask.job, booked, private=False)
         own = self.names.cached(uid)
         if ask.op == "advise":
             job = ask.job
@@ -158,7 +159,7 @@ class RequestHandler:
                 return f"jobs of user {job.user_name or job.user_id!r} are not for user {uid}"
             job = msgspec.structs.replace(job, user_name=own, user_id=uid)
             booked = self.service.bookings.of(own)
-            return AdviceQuestion(job, private=private, confidence=ask.confidence, booked=booked)
+            return _advice_question(ask, job, booked, private=private)
         # None asks about all users' jobs: an unknown name must not become that.
         if not own and (not trusted or ask.op == "waits"):
             return f"user {uid} has no name"
@@ -259,6 +260,15 @@ class RequestHandler:
         if row is not None:
             self.counts.decided(row)
             self.record(row)
+
+
+def _advice_question(
+    ask: Ask, job: Job, booked: tuple[Booking, ...], *, private: bool
+) -> AdviceQuestion:
+    """Make the question of a job that was found to be its asker's."""
+    return AdviceQuestion(
+        job, private=private, confidence=ask.confidence, clusters=ask.clusters, booked=booked
+    )
 
 
 def _user_of(ask: Ask, uid: int) -> int:

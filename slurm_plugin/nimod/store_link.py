@@ -52,6 +52,8 @@ class StoreLink:
     publish_outlasted: Callable[[list[tuple[str, bool]]], None] = lambda _: None
     #: keeps what estimates of waits were off by: read from the store once, written now and then
     wait_record: Outlooks | None = None
+    #: the same of other clusters, by name: only read
+    elsewhere: Mapping[str, Outlooks] = field(default_factory=dict)
     #: fields of users' jobs that stay as they are, by level of their record: read once, too
     closed: Mapping[str, ClosedFields] = field(default_factory=dict)
     clock: Callable[[], float] = time.time  #: seconds since the epoch
@@ -64,6 +66,7 @@ class StoreLink:
     def __post_init__(self) -> None:
         self._record_read = False
         self._past_of: int | None = None
+        self._past_elsewhere: dict[str, int | None] = {}
         self._waits_s = -inf
         self._waiting: deque[DecisionRow] = deque()
         self._lost = 0
@@ -160,6 +163,12 @@ class StoreLink:
         if self._past_of != self._version:
             outlooks.remember(store.records.of_level(QUEUE).get(cluster, ""))
             self._past_of = self._version
+        for name, others in list(self.elsewhere.items()):
+            if name not in self._past_elsewhere:
+                others.corrections.restore(store.records.of_level(WAITS).get(name, ""))
+            if self._past_elsewhere.get(name, -1) != self._version:
+                others.remember(store.records.of_level(QUEUE).get(name, ""))
+                self._past_elsewhere[name] = self._version
         now_s = self.clock()
         new = (
             (WAITS, outlooks.corrections.unsaved(now_s=now_s)),

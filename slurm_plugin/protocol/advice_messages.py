@@ -60,6 +60,7 @@ class PartitionRow:
     """What would come of a job in one place, on the node count that is best there."""
 
     partition: str  #: empty: no partition has nodes of this type alone
+    cluster: str = ""  #: empty: none but the own one is compared
     constraint: str = ""  #: that asks for these nodes of the partition; empty: none
     node_type: str = ""
     nodes: int | None = None  #: None: nothing is recommended there, ``reason`` says why

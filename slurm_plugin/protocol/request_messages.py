@@ -200,6 +200,7 @@ class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):
     job: Job = msgspec.field(default_factory=Job)
     command: Command = msgspec.field(default_factory=Command)  #: to ``prepare``
     confidence: Share = 0.0  #: to ``advise``: required chance to make a deadline; 0: the site's
+    clusters: Terms = ""  #: to ``advise``: those that ``-M`` names; empty: none
     name: Path = ""  #: to ``applications``: this one alone
     every: bool = False  #: to ``applications``: also those without a curve
     job_id: Moment | None = None  #: to ``explain``

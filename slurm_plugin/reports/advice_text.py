@@ -167,9 +167,13 @@ def places_table(advice: Advice, *, now_s: float) -> cols.Table:
 
     hours = f"{advice.unit.word}-hours"
     cost = fmt.printable(advice.currency) or "cost"
-    typed, spread = there("node_type", 7), there("end_high_s", 2)
+    typed, spread = there("node_type", 7), there("end_high_s", 5)
+    clusters = {row.cluster for row in advice.partitions}
     columns = [
         _MARKED,
+        cols.text_column(
+            "cluster", "cluster", worth=cols.ALWAYS if len(clusters) > 1 else cols.ON_REQUEST
+        ),
         cols.text_column("partition", "partition", as_text=cols.or_dash),
         cols.text_column("constraint", "constraint", worth=there("constraint", 8)),
         cols.Column("own", "", as_text=_if("asked"), left=True, worth=1),
@@ -177,7 +181,7 @@ def places_table(advice: Advice, *, now_s: float) -> cols.Table:
         cols.Column("time_s", "run time", as_text=cols.SECONDS),
         *_interval(advice, 4),
         cols.Column("wait_s", "wait", as_text=cols.SECONDS),
-        cols.Column("end_at_s", "ends", ends, cols.MOMENT, worth=5),
+        cols.Column("end_at_s", "ends", ends, cols.MOMENT, worth=9),
         cols.Column("end_interval", f"{WAITS} end", ending, worth=spread, derived=True),
         _seconds("end_low_s", "ends in at least"),
         _seconds("end_high_s", "ends in at most"),

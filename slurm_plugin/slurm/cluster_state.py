@@ -321,6 +321,13 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
         return self.partitions.get(name or self.default_partition)
 
 
+class ClusterViews(NamedTuple):
+    """The other clusters of one slurmdbd that a user may use, as they were seen last."""
+
+    views: Mapping[str, Cluster] = {}
+    silent: Mapping[str, str] = {}  #: those that cannot be compared, and why, in words
+
+
 def lower_of(one: _Number | None, other: _Number | None) -> _Number | None:
     """Lower of two bounds, each None where there is none."""
     return min((n for n in (one, other) if n is not None), default=None)

@@ -44,6 +44,7 @@ from slurm_plugin.slurm.cluster_state import Cluster, Partition, RawJob, RawStat
 from slurm_plugin.slurm.commands import run as run_slurm
 from slurm_plugin.slurm.job_request import Submitter, job_fields, make_job, user_name
 from slurm_plugin.slurm.node_pool import NodeAvailability, NodeShare, profile
+from slurm_plugin.slurm.other_clusters import run_on
 from slurm_plugin.slurm.partition_view import partition_for
 from slurm_plugin.slurm.poller import ClusterPoller
 from slurm_plugin.slurm.slurm_conf import SlurmConf
@@ -334,10 +335,7 @@ def _without_own(ends: Mapping[int, float | None], state: RawState) -> RawState:
 
 
 def _run_on(cluster: str, argv: Sequence[str], *, timeout_s: float) -> str:
-    """Run a command of Slurm's for a cluster; empty: the one that is near."""
-    # sacctmgr asks about all clusters.
-    where = [f"--clusters={cluster}"] if cluster and argv[0] != "sacctmgr" else []
-    return run_slurm([argv[0], *where, *argv[1:]], timeout_s=timeout_s)
+    return run_on(cluster, argv, timeout_s=timeout_s, run=run_slurm)
 
 
 def _of_place(slurm: _Slurm, place: str, profiles: Iterable[NodeProfile]) -> list[NodeProfile]:

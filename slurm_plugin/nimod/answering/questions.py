@@ -29,12 +29,20 @@ from slurm_plugin.decision.context_builder import Budget, BudgetSpent
 from slurm_plugin.decision.job_keys import identity_in_queue, queued_job
 from slurm_plugin.decision.lookup import FetchedTables, PredictionLookup
 from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.decision.submitted_job import may_leave
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import AnswerTooLong, bounded, bounded_rows, encode
 from slurm_plugin.protocol.request_messages import Ask, Job
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
 from slurm_plugin.service.accountant import ANSWER_S, Account, Accountant, Kind, Principal, Resource
-from slurm_plugin.slurm.cluster_state import Awaited, Cluster, Partition, RawJob, nothing_awaited
+from slurm_plugin.slurm.cluster_state import (
+    Awaited,
+    Cluster,
+    ClusterViews,
+    Partition,
+    RawJob,
+    nothing_awaited,
+)
 from slurm_plugin.slurm.limits import LimitTables
 from slurm_plugin.slurm.node_pool import NodePool
 from slurm_plugin.wait_forecasts.forecasts import Outlooks
@@ -52,14 +60,24 @@ _GUESSES = 20  #: commands that never ran whose run time an answer guesses, 11 m
 _BARE_LIMITS: dict[str, Any] = {"associations": {}, "default_accounts": {}, "user_names": {}}
 
 
+#: Pieces of views of clusters.
+_OF_CLUSTERS = frozenset({"limits", "partition", "look", "elsewhere", "others"})
+
+
 class StateSender:
     """Gives what a worker has not got yet.
 
     service, outlooks: nimod's own.
+    others: gives the clusters beside an own one that a user may use; it may take 2 s.
     """
 
-    def __init__(self, service: DecisionService, outlooks: Outlooks) -> None:
-        self._service, self._outlooks = service, outlooks
+    def __init__(
+        self,
+        service: DecisionService,
+        outlooks: Outlooks,
+        others: Callable[[str, str], ClusterViews] = lambda *_: ClusterViews(),
+    ) -> None:
+        self._service, self._outlooks, self._others = service, outlooks, others
         self._sent: dict[str, object] = {}
 
     def forget(self) -> None:
@@ -87,6 +105,8 @@ class StateSender:
             yield from self._cluster(cluster)
         if cluster is not None and job is not None and job.dependency:
             yield "awaited", cluster.awaited(job.dependency, job.user_name, job.name)
+        if cluster is not None and job is not None and may_leave(job):
+            yield from self._elsewhere(cluster.name, job.user_name)
 
     def for_waits(self) -> Iterator[Piece]:
         """Give what is new in the queue and among the tables."""
@@ -115,22 +135,36 @@ class StateSender:
             yield from _sliced("node_types", tables.node_types)
             yield "tables", (tables.version, len(tables), tables.off, tables.neighbours.payload)
 
-    def _cluster(self, cluster: Cluster) -> Iterator[Piece]:
+    def _elsewhere(self, own: str, user: str) -> Iterator[Piece]:
+        """Give the views of other clusters that are new, and which there are."""
+        wanted = self._service.config.advise.clusters
+        found = self._others(own, user) if wanted else ClusterViews()
+        newer = [v for name, v in found.views.items() if self._new(f"look of {name}", v.taken_s)]
+        for view in newer:
+            yield from self._cluster(view, last="elsewhere")
+        # Who asked before may use others.
+        names = tuple(found.views), tuple(found.silent.items())
+        if newer or names != self._sent.get("others", ((), ())):
+            self._sent["others"] = names
+            yield "others", names
+
+    def _cluster(self, cluster: Cluster, last: str = "look") -> Iterator[Piece]:
+        """Give a view of a cluster, piece by piece.
+
+        last: name of the piece that ends it.
+        """
         limits = cluster.limits
-        if self._new("limits", limits):
+        if self._new(f"limits of {cluster.name}", limits):
             for name in _BARE_LIMITS:
                 yield from _sliced(name, getattr(limits, name))
-            yield "limits", dataclasses.replace(limits, **_BARE_LIMITS)
+            yield "limits", (cluster.name, dataclasses.replace(limits, **_BARE_LIMITS))
         for part in cluster.partitions.values():
             pool = part.pool
             yield from _sliced("groups", pool.groups if pool else {})
             bare = pool and dataclasses.replace(pool, groups={}, memo={}, listed=None)
             yield "partition", replace(part, pool=bare)
         # nimod resolves dependencies, as it has all jobs; the result for one job is sent.
-        yield (
-            "look",
-            replace(cluster, partitions={}, limits=LimitTables(), awaited=nothing_awaited),
-        )
+        yield (last, replace(cluster, partitions={}, limits=LimitTables(), awaited=nothing_awaited))
 
 
 class WorkerState:
@@ -145,7 +179,8 @@ class WorkerState:
         self._fetch = fetch
         self._some: dict[str, dict[Any, Any]] = {}
         self._partitions: dict[str, Partition] = {}
-        self._limits = LimitTables()
+        self._limits: dict[str, LimitTables] = {}
+        self._elsewhere: dict[str, Cluster] = {}
         self.config = Config()
         self.service = DecisionService(
             self.config, new_id=str, cpu_clock=time.thread_time, most_s=_ADVICE_S
@@ -170,17 +205,8 @@ class WorkerState:
                 packed=FetchedTables(self._fetch, count),
                 neighbours=Neighbours(past_jobs),
             )
-        elif name == "limits":
-            self._limits = dataclasses.replace(value, **{n: self._taken(n) for n in _BARE_LIMITS})
-        elif name == "partition":
-            groups = self._taken("groups")
-            pool = value.pool and dataclasses.replace(value.pool, groups=groups)
-            self._partitions[value.name] = replace(value, pool=pool)
-        elif name == "look":
-            self.service.cluster = replace(
-                value, partitions=_with_all_nodes(self._partitions), limits=self._limits
-            )
-            self._partitions = {}
+        elif name in _OF_CLUSTERS:
+            self._take_of_cluster(name, value)
         elif name == "awaited":
             self._await(value)
         elif name == "queue":
@@ -188,6 +214,31 @@ class WorkerState:
             self.starts = dataclasses.replace(value, **parts)
         else:
             self._some.setdefault(name, {}).update(value)
+
+    def _take_of_cluster(self, name: str, value: Any) -> None:
+        """Take a piece of a view of a cluster, or which clusters there are."""
+        if name == "limits":
+            cluster, bare = value
+            whole = {n: self._taken(n) for n in _BARE_LIMITS}
+            self._limits[cluster] = dataclasses.replace(bare, **whole)
+        elif name == "partition":
+            groups = self._taken("groups")
+            pool = value.pool and dataclasses.replace(value.pool, groups=groups)
+            self._partitions[value.name] = replace(value, pool=pool)
+        elif name == "look":
+            self.service.cluster = self._whole(value)
+        elif name == "elsewhere":
+            self._elsewhere[value.name] = self._whole(value)
+        elif name == "others":
+            names, silent = value
+            views = {one: self._elsewhere[one] for one in names}
+            self.service.others = ClusterViews(views, dict(silent))
+
+    def _whole(self, bare: Cluster) -> Cluster:
+        """Give a view of a cluster with the pieces that came before it."""
+        parts, self._partitions = _with_all_nodes(self._partitions), {}
+        limits = self._limits.get(bare.name, LimitTables())
+        return replace(bare, partitions=parts, limits=limits)
 
     def _await(self, told: Awaited) -> None:
         """Let the cluster tell this of the next question's job."""
@@ -235,6 +286,7 @@ class AdviceQuestion:
     job: Job
     private: bool  #: by this user's runs alone
     confidence: float
+    clusters: str  #: those that ``-M`` names; empty: none
     booked: tuple[Booking, ...]  #: nodes booked for this user's jobs since the last look
 
 
@@ -300,9 +352,12 @@ class Answerer:
         if isinstance(question, AdviceQuestion):
             service = self._state.service
             service.bookings.put(question.job.user_name, question.booked)
-            private, confidence = question.private, question.confidence
             advice = service.advise(
-                question.job, now_s=time.time(), private=private, confidence=confidence
+                question.job,
+                now_s=time.time(),
+                private=question.private,
+                confidence=question.confidence,
+                clusters=tuple(filter(None, question.clusters.split(","))),
             )
             return bounded(encode(advice))
         if isinstance(question, WaitsQuestion):

@@ -8,7 +8,7 @@ import pytest
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.cli.advice_requests import seen_from_here
 from slurm_plugin.cli.advise import main
-from slurm_plugin.protocol.advice_messages import Advice
+from slurm_plugin.protocol.advice_messages import Advice, PartitionRow
 
 #: On a busy machine nimod may take longer than users would wait for.
 CALL = "import sys; from slurm_plugin.cli import advice_requests, advise\n"
@@ -188,8 +188,13 @@ def test_help_has_examples_and_all_statuses(capsys):
 
 def test_of_several_clusters_it_says_which_one_is_compared():
     advice = seen_from_here(Advice(cluster="pine"), ("oak", "pine"))
-    assert advice.place_text == "Of its clusters only pine is compared: nimod sees no other."
-    assert seen_from_here(Advice(cluster="pine"), ("all",)).place_text
+    assert advice.place_text == "Nothing is known here of the cluster oak."
+    row = PartitionRow(partition="batch", cluster="oak")
+    compared = seen_from_here(Advice(cluster="pine", partitions=[row]), ("oak", "pine", "elm"))
+    assert compared.place_text == "Nothing is known here of the cluster elm."
+    silent = Advice(cluster="pine", place_text="Not compared: the cluster oak (no answer).")
+    assert seen_from_here(silent, ("oak", "pine")).place_text.count("oak") == 1
+    assert not seen_from_here(Advice(cluster="pine"), ("all",)).place_text
     assert not seen_from_here(Advice(cluster="pine"), ("pine",)).place_text
     with pytest.raises(SlurmError, match="nimod here knows pine"):
         seen_from_here(Advice(cluster="pine"), ("oak",))

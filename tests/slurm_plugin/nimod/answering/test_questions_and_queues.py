@@ -11,7 +11,7 @@ from predictor.stored_table import encode
 from sacct_ingest.records import Identity
 from sacct_ingest.store import Store
 from slurm_plugin.config.setting_types import FirstRuns
-from slurm_plugin.config.settings import Config, Sharing
+from slurm_plugin.config.settings import Advise, Config, Sharing
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.nimod.answering import questions
@@ -25,7 +25,7 @@ from slurm_plugin.nimod.answering.questions import (
 from slurm_plugin.protocol.lines import MAX_ANSWER_BYTES
 from slurm_plugin.protocol.request_messages import Ask, Job
 from slurm_plugin.protocol.status_messages import Waits
-from slurm_plugin.slurm.cluster_state import Awaited, nothing_awaited
+from slurm_plugin.slurm.cluster_state import Awaited, ClusterViews, nothing_awaited
 from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 from slurm_plugin.wait_forecasts.queued_starts import QueuedStarts
 from tests.slurm_plugin.decision.test_eligibility_and_budget import site
@@ -179,6 +179,45 @@ def test_what_a_job_waits_for_goes_over_with_its_question():
         state.take(pickle.loads(pickle.dumps(piece)))
     assert state.service.cluster.awaited("afterok:12", "", "") == told
     assert [name for name, _ in sender.for_advice(Job())] == []
+
+
+def test_other_clusters_go_over_with_the_question_of_who_may_use_them():
+    service = DecisionService(Config(), new_id=str)
+    service.cluster = site()
+    elm = replace(site(), name="elm")
+    of_user = {"ann": ClusterViews({"elm": elm}), "bob": ClusterViews({}, {"elm": "no answer"})}
+    asked = []
+
+    def others(own, user):
+        asked.append((own, user))
+        return of_user[user]
+
+    sender = StateSender(service, Outlooks(QueueRunTimes(lambda: service.tables)), others)
+    state = WorkerState(sender.text)
+
+    def ask(**job):
+        pieces = [pickle.dumps(piece) for piece in sender.for_advice(Job(**job))]
+        for piece in pieces:
+            state.take(pickle.loads(piece))
+        return len(pieces)
+
+    ask(user_name="ann")
+    whole = replace(elm, awaited=nothing_awaited)
+    assert state.service.others == ClusterViews({"elm": whole})
+    assert state.service.cluster == replace(service.cluster, awaited=nothing_awaited)
+    ask(user_name="bob")
+    assert state.service.others == of_user["bob"]
+    # The view is there already.
+    assert ask(user_name="ann") == 1
+    assert state.service.others == ClusterViews({"elm": whole})
+    assert ask(user_name="ann") == 0
+    assert set(asked) == {(service.cluster.name, "ann"), (service.cluster.name, "bob")}
+    before = len(asked)
+    ask(user_name="ann", dependency="afterok:1")
+    service.config = Config(advise=Advise(clusters=False))
+    ask(user_name="ann")
+    assert len(asked) == before
+    assert state.service.others == ClusterViews()
 
 
 def test_past_jobs_go_over_with_the_tables():

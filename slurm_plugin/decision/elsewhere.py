@@ -1,0 +1,77 @@
+"""Other clusters of one slurmdbd among the places where a job may run."""
+
+from collections.abc import Mapping, Sequence
+
+from sacct_ingest.runs.input_sizes import from_text
+from slurm_plugin.config.setting_types import Objective
+from slurm_plugin.decision.places import Choice, kinds_of_nodes, partitions_of
+from slurm_plugin.decision.situation import Situation
+from slurm_plugin.slurm.cluster_state import Cluster, ClusterViews
+from slurm_plugin.text.formatting import printable
+
+_GB, _MB = 1e9, 1e6
+
+
+def asked_clusters(
+    others: ClusterViews, clusters: Sequence[str]
+) -> tuple[dict[str, Cluster], dict[str, str]]:
+    """Give the clusters to compare, and those that cannot be compared with the reason.
+
+    clusters: those that the job names; none: all.
+    """
+    every = not clusters or "all" in clusters
+
+    def asked(name: str) -> bool:
+        return every or name in clusters
+
+    views = {name: view for name, view in others.views.items() if asked(name)}
+    return views, {name: why for name, why in others.silent.items() if asked(name)}
+
+
+def is_unlike_there(cluster: Cluster, case: Situation, there: Cluster, partition: str) -> bool:
+    """Whether a partition of another cluster has nodes of another kind than the job would get."""
+    own = kinds_of_nodes(cluster, partitions_of(case))
+    return not own or not kinds_of_nodes(there, [partition]) <= own
+
+
+def best_of_each_kind(choices: Sequence[Choice], objective: Objective) -> list[Choice]:
+    """Keep one place for each type of node of a cluster: many partitions have the same nodes.
+
+    Where they are as good the one that a job comes to without naming it is kept.
+    """
+    best: dict[str, Choice] = {}
+    for choice in sorted(choices, key=lambda one: (one.rank(objective), not one.default)):
+        best.setdefault(choice.advice.node_type, choice)
+    return list(best.values())
+
+
+def not_compared(silent: Mapping[str, str]) -> str:
+    """Say which clusters are not compared.
+
+    >>> not_compared({"oak": "no answer"})
+    'Not compared: the cluster oak (no answer).'
+    """
+    which = ", ".join(f"{printable(name)} ({why})" for name, why in sorted(silent.items()))
+    return f"Not compared: the cluster{'s' if len(silent) > 1 else ''} {which}."
+
+
+def files_text(inputs: str) -> str:
+    """Say that a job's files are not counted in what another cluster would give.
+
+    inputs: their sizes, as `sacct_ingest.runs.input_sizes` has them; empty: not known.
+    """
+    sizes = from_text(inputs) if inputs else None
+    if sizes is None or not sizes.bytes:
+        return "Its files and programs have to be there."
+    return f"Its input files ({_amount(sizes.bytes)}) have to be there; copying is not counted."
+
+
+def _amount(size: int) -> str:
+    """Write bytes as people say them.
+
+    >>> _amount(3_200_000_000)
+    '3.2 GB'
+    """
+    if size >= _GB:
+        return f"{size / _GB:.3g} GB"
+    return f"{max(size / _MB, 0.1):.3g} MB"
