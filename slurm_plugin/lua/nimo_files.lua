@@ -5,8 +5,10 @@
 --
 -- Lua 5.1 to 5.4, luaposix.
 
-local MOST_OF_FOLDER, HEARTBEAT = 1000, 16
+local MOST_OF_FOLDER, HEARTBEAT = 1000, 32
 local PACKED = { gz = true, bz2 = true, xz = true, zst = true, bgz = true, lz4 = true, z = true }
+-- Modes of plain files: to call S_ISREG for each takes a tenth longer.
+local REGULAR, BEHIND_REGULAR = 0x8000, 0x9000
 local POINT = ("."):byte()
 local CHARACTER = "[%z\1-\127\192-\255][\128-\191]*"
 
@@ -31,12 +33,15 @@ local function is_pattern(name) return name:find("[*?]") ~= nil end
 
 -- Names in a folder; nil where they are too many.  Raises where it cannot be listed.
 function Looking:list(path)
-  local names = {}
+  local names, count = {}, 0
   self.write(",\n")
   for name in self.files_of(path) do
-    if name ~= "." and name ~= ".." then names[#names + 1] = name end
-    if #names > MOST_OF_FOLDER then return nil end
-    if #names % (4 * HEARTBEAT) == 0 then self.write(".\n") end
+    if name ~= "." and name ~= ".." then
+      count = count + 1
+      names[count] = name
+      if count > MOST_OF_FOLDER then return nil end
+      if count % (4 * HEARTBEAT) == 0 then self.write(".\n") end
+    end
   end
   self.write(".\n")
   return names
@@ -56,10 +61,11 @@ end
 -- A line for all plain files of these names in a folder; "" where there are none.
 function Looking:sum(folder, names, kind)
   if not (names and self.chdir(folder)) then return "" end -- short names take half the time
-  local stat, is_regular, files, bytes = self.stat, self.is_regular, 0, 0
-  for place, name in ipairs(names) do
-    local status = stat(name)
-    if status and is_regular(status.st_mode) ~= 0 then
+  local stat, files, bytes = self.stat, 0, 0
+  for place = 1, #names do
+    local status = stat(names[place])
+    local mode = status and status.st_mode or 0
+    if mode >= REGULAR and mode < BEHIND_REGULAR then
       files, bytes = files + 1, bytes + status.st_size
     end
     if place % HEARTBEAT == 0 then self.write(".\n") end
@@ -149,7 +155,9 @@ function Looking:line(path)
   if is_pattern(path) then return self:pattern(path, kind) end
   local status = self.stat(path)
   if not status then return "" end
-  if self.is_regular(status.st_mode) ~= 0 then return ("%s=1=%.0f\n"):format(kind, status.st_size) end
+  if status.st_mode >= REGULAR and status.st_mode < BEHIND_REGULAR then
+    return ("%s=1=%.0f\n"):format(kind, status.st_size)
+  end
   if self.is_folder(status.st_mode) == 0 then return "" end
   self.write(".\n")
   return self:sum(path, self:list(path), "")
@@ -160,8 +168,8 @@ end
 -- @param stat, dirent, chdir modules of luaposix, and what changes the folder of this process
 function M.look(paths, stat, dirent, chdir, write)
   local looking = setmetatable({
-    stat = stat.stat, is_regular = stat.S_ISREG, is_folder = stat.S_ISDIR, files_of = dirent.files,
-    chdir = chdir, write = write, folders = {},
+    stat = stat.stat, is_folder = stat.S_ISDIR, files_of = dirent.files, chdir = chdir,
+    write = write, folders = {},
   }, Looking)
   for _, path in ipairs(paths) do
     local ok, line = pcall(looking.line, looking, path)
