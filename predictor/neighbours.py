@@ -1,8 +1,9 @@
 """The run time of a command that never ran: what the jobs most like it took.
 
 A command without runs of its own is compared with past jobs: the user's own, and where the site
-allows it those of all users.  A job is the nearer the more its words (script, arguments, name),
-size, time limit, partition and folder are the same.  What is said is a distribution, a mixture of
+allows it those of all users.  A job is the nearer the more its words (script, arguments, name, and
+in the script), size, time limit, partition and folder are the same.  What is said is a
+distribution, a mixture of
 
 - the user's other jobs, the nearest and the latest first,
 - those of each other user, none of whom counts for more than one near job of one's own kind does,
@@ -58,6 +59,7 @@ _AT_LIMIT: Final = 0.2  #: of these, the share that runs until the limit
 MOST_SHARE: Final = 1 / 3
 #: What differences count: e to the minus that is the weight of a job.
 _WORDS: Final = 2.5  #: no word in common
+_SCRIPT: Final = 0.25  #: each word in one script alone, up to `_WORDS`
 _FOLDER: Final = 1.0
 _PARTITION: Final = 1.0
 _NODES: Final = 0.2  #: each doubling
@@ -92,6 +94,7 @@ class AskedJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
     partition: str = ""
     folder: int = 0  #: `digest` of its working directory
     words: tuple[int, ...] = ()  #: `words_of` its name and its command
+    script_bag: str = ""  #: of the words in its script, hexadecimal bits; empty: not known
 
 
 class PastJob(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -212,6 +215,9 @@ def _weight(job: AskedJob, asked: AskedJob, words: frozenset[int]) -> float:
         distance += _PARTITION
     if job.folder != asked.folder:
         distance += _FOLDER
+    if job.script_bag and asked.script_bag:
+        unlike = int(job.script_bag, 16) ^ int(asked.script_bag, 16)
+        distance += min(_SCRIPT * unlike.bit_count(), _WORDS)
     if job.words or words:
         common = sum(word in words for word in job.words)
         distance += _WORDS * (1 - common / (len(job.words) + len(words) - common))
@@ -384,6 +390,7 @@ def past_job(row: RunRow, *, first: bool) -> PastJob:
         partition=row.partition,
         folder=digest(row.submission.folder),
         words=words_of(row.submission.label, row.submission.command),
+        script_bag=row.script_bag,
     )
     end_s = float(row.end_s or 0)
     return PastJob(row.user, float(row.submit_s), end_s, float(row.elapsed_s), asked, first)

@@ -374,6 +374,7 @@ class DecisionRow:
     asked_mem_mib: int | None = None  #: ... of what it asked for; None: that stayed
     given_place: str = ""  #: partition or features that were to be tried first ...
     asked_place: str = ""  #: ... of these; empty: they stayed as they were
+    script_bag: str = ""  #: words of its script, as `sacct_ingest.scripts.script_bag` has them
     #: in place of a predicted wait: it starts by then if the jobs before it reach their limits
     wait_most_s: float | None = None
     request_wait_most_s: float | None = None

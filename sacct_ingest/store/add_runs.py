@@ -25,7 +25,8 @@ from sacct_ingest.store.schema import runs, steps
 #: Runs in one transaction: small enough to stop at, large enough to be fast.
 BATCH = 2000
 #: What `sacct_ingest.store.jobs` finds out, and what others saw, is no part of a row.
-_COLUMNS = [c.name for c in runs.columns if c.name not in ("part_of", "pieces", "inputs")]
+_LATER = ("part_of", "pieces", "inputs", "script_bag")
+_COLUMNS = [c.name for c in runs.columns if c.name not in _LATER]
 
 
 def add_packed(engine: sa.Engine, given: Sequence[PackedRuns]) -> Stored:

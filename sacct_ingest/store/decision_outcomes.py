@@ -41,7 +41,7 @@ _Pair = tuple[str, int]  # decision, run
 #: What a run is recognised by.
 KEYS = ("tag", "script", "line")
 #: What runs get of their decision.
-_COPIED = (*KEYS, "inputs")
+_COPIED = (*KEYS, "inputs", "script_bag")
 #: By what a decision and a run without a note are compared.
 _SUBMITTED = ("cluster", "uid", "user", "name", "work_dir")
 _OF_RUN = (
@@ -346,7 +346,8 @@ def _differing() -> sa.Select[Any]:
     """Select runs whose keys are not those of their decision, as values of `_SET`.
 
     A tag counts even where the request had none.  Where nimod could not read the script or the
-    command line, those of the accounting stay.  So do input sizes, where the request had none.
+    command line, those of the accounting stay.  So do input sizes and words of the script, where
+    the request had none.
     """
     both = {
         n: sa.case((decisions.c[n] != "", decisions.c[n]), else_=runs.c[n]) for n in _COPIED[1:]
@@ -356,7 +357,8 @@ def _differing() -> sa.Select[Any]:
     query = sa.select(runs.c.id.label("run_"), *columns).select_from(runs)
     differing = [runs.c[name] != keys[name] for name in KEYS]
     seen = sa.and_(decisions.c.inputs != "", sa.func.coalesce(runs.c.inputs, "") != keys["inputs"])
-    return query.where(sa.or_(*differing, seen))
+    bag = sa.and_(decisions.c.script_bag != "", runs.c.script_bag != keys["script_bag"])
+    return query.where(sa.or_(*differing, seen, bag))
 
 
 def _of_arrays() -> sa.Select[Any]:

@@ -119,6 +119,7 @@ class RunRow:
     account: str = ""
     submission: Submission = UNKNOWN  #: what its texts say
     inputs: str | None = None  #: `sacct_ingest.runs.input_sizes`; None: nobody has looked
+    script_bag: str = ""  #: `sacct_ingest.scripts.script_bag`; empty: not known
     # What was decided of its job; only where runs are read by key.
     asked_size: int | None = None  #: what it would have had without NIMO, in ``asked_unit``
     asked_unit: str = ""

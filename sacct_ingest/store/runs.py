@@ -25,7 +25,7 @@ from sacct_ingest.store.schema import contributions, decisions, runs, steps
 
 _Record = TypeVar("_Record", RunRow, DecisionRow)
 #: What a run's attributes are made of; decisions are not joined with it.
-_ATTRIBUTES = ("account", "submission", "inputs")
+_ATTRIBUTES = ("account", "submission", "inputs", "script_bag")
 _DECIDED = (
     *("asked_size", "asked_unit", "asked_low", "asked_high", "asked_limit_s"),
     *("least_nodes", "try_of"),

@@ -68,7 +68,7 @@ def prose(text: str) -> str:
 
 
 #: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0021"
+HEAD: Final = "0022"
 
 metadata = sa.MetaData()
 
@@ -155,6 +155,8 @@ runs = sa.Table(
     sa.Column("rules", number(), nullable=False, server_default="0"),
     # Sizes of its input files (`sacct_ingest.runs.input_sizes`); NULL: nobody has looked.
     sa.Column("inputs", short()),
+    # What its decision knows of its script (`sacct_ingest.scripts.script_bag`).
+    sa.Column("script_bag", short(64), nullable=False, server_default=""),
     # Submit time before job id: ingests look runs up by it, and join decisions within seconds.
     sa.UniqueConstraint("cluster", "submit_s", "job_id", name="uq_runs_key"),
     sa.Index("ix_runs_tag", "tag"),
@@ -292,6 +294,7 @@ decisions = sa.Table(
     sa.Column("inputs", short(), nullable=False, server_default=""),
     sa.Column("given_place", short(), nullable=False, server_default=""),
     sa.Column("asked_place", short(), nullable=False, server_default=""),
+    sa.Column("script_bag", short(64), nullable=False, server_default=""),
     sa.Column("run_id", number(), sa.ForeignKey("runs.id", ondelete="SET NULL"), unique=True),
     sa.Index("ix_decisions_at_s", "at_s"),
     sa.Index("ix_decisions_key", "key", "at_s"),

@@ -103,6 +103,7 @@ def row_of(
         applied=applied,
         message=answer.message,
         inputs=request.inputs if from_text(request.inputs) else "",
+        script_bag=request.script_bag,
         name=request.name,
         work_dir=request.work_dir,
         given_limit_s=seconds_of(given.time_limit),

@@ -97,6 +97,7 @@ class Request(CountRequest, frozen=True, kw_only=True):
     name: str = ""
     work_dir: str = ""
     inputs: str = ""  #: sizes of its input files
+    script_bag: str = ""  #: words of its script
     deadline: str = ""  #: in its user's words, which mean another moment each time
 
     def least_limit_s(self, limit_s: float | None) -> float:

@@ -8,6 +8,7 @@ from sacct_ingest.records import Identity
 from sacct_ingest.runs.attributes import attributes as named_attributes
 from sacct_ingest.runs.layout import Layout
 from sacct_ingest.scripts.engines import folder_template
+from sacct_ingest.scripts.script_bag import bag_of
 from sacct_ingest.scripts.signature import identity_of_request, words_of_request
 from sacct_ingest.text.tag import Tag, parse_tag, tag_fault
 from slurm_plugin.config.settings import JobNames
@@ -68,6 +69,7 @@ def submitted(job: Job) -> dict[str, Any]:
         "name": job.name,
         "work_dir": job.work_dir,
         "inputs": job.inputs,
+        "script_bag": bag_of(job.script),
     }
 
 
@@ -151,4 +153,5 @@ class SubmittedJob:
             partition=partition,
             folder=digest(folder_template(self.job.work_dir)),
             words=words_to_compare(self.job.name, self.command),
+            script_bag=bag_of(self.job.script),
         )

@@ -41,6 +41,7 @@ asked_jobs = st.builds(
     partition=st.sampled_from(["batch", "long"]),
     folder=st.integers(0, 2),
     words=st.sampled_from([(), words_of("solve.sh"), words_of("solve.sh --steps=5", "train")]),
+    script_bag=st.sampled_from(["", "0" * 64, "0" * 62 + "f1"]),
 )
 past_jobs = st.builds(
     PastJob,
@@ -136,6 +137,16 @@ def test_jobs_with_the_same_words_count_most():
     jobs = [past_job("me", 60.0, other)] * 10 + [past_job("me", 2000.0)] * 10
     assert run_times(jobs, "me", ASKED, others=False).quantile_s(0.5) > 1500
     assert run_times(jobs, "me", other, others=False).quantile_s(0.5) < 100
+
+
+def test_jobs_whose_scripts_have_the_same_words_count_most():
+    mine, other = (msgspec.structs.replace(ASKED, script_bag=f"{bits:064x}") for bits in (1, 4095))
+    past = [past_job("me", 100, mine)] * 3 + [past_job("me", 2000, other)] * 3
+    medians = [
+        run_times(past, "me", asked, others=False).quantile_s(0.5) for asked in (mine, other)
+    ]
+    assert medians[0] < 200 < 1000 < medians[1]
+    assert medians[0] < run_times(past, "me", ASKED, others=False).quantile_s(0.5) < medians[1]
 
 
 def test_shares_of_a_limit_count_beside_times():

@@ -86,12 +86,12 @@ def to_first_schema(connection: Connection) -> None:
     added = {
         "decisions": (
             *("wait_most_s", "request_wait_most_s", "soft_s", "inputs"),
-            *("given_place", "asked_place"),
+            *("given_place", "asked_place", "script_bag"),
         ),
         "fits": ("basis", "version"),
         "runs": (
             *("node_watts", "failed_steps", "part_of", "pieces", "submission", "rules"),
-            "inputs",
+            *("inputs", "script_bag"),
         ),
     }
     for name in added["fits"]:

@@ -543,3 +543,16 @@ def test_sizes_of_nobody_knows_which_job_are_kept_for_none(store):
     store.decisions.add(made)
     store.decisions.join_outcomes()
     assert {row.inputs for row in runs_with(store, KeyLevel.USER, "ada")} <= {None, ""}
+
+
+def test_runs_and_all_tasks_of_an_array_get_the_words_of_their_script(store):
+    tasks = [run(job_id=9 + n, array_job_id=9, array_task_id=n) for n in range(2)]
+    store.runs.add([*tasks, run(job_id=30, submit_s=SUBMIT_S + 500)])
+    bag = "0" * 62 + "a1"
+    store.decisions.add([
+        decision(decision_id="a" * 12, at_s=SUBMIT_S, script_bag=bag),
+        decision(decision_id="b" * 12, at_s=SUBMIT_S + 500),
+    ])  # fmt: skip
+    store.decisions.join_outcomes()
+    stored = runs_with(store, KeyLevel.USER, "ada")
+    assert {row.job_id: row.script_bag for row in stored} == {9: bag, 10: bag, 30: ""}

@@ -70,6 +70,7 @@ def test_all_facts_are_retained(store, store_url):
         "node_type", "asked_size", "asked_unit", "asked_low", "asked_high", "asked_limit_s",
         "least_nodes", "try_of",
         "node_watts", "failed_steps", "digest", "earlier", "components", "submission", "inputs",
+        "script_bag",
     }  # fmt: skip
     for name in set(RunRow.__slots__) - {"run_id", "tag", "script", "line", *joined}:
         assert getattr(row, name) == getattr(given, name), name

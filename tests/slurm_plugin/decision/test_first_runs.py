@@ -73,6 +73,7 @@ def test_a_job_in_the_queue_is_compared_as_it_was_when_it_was_submitted():
     asked = job(
         name="run_17", argv=["/home/alice/solve.sh", "in.dat", "-n", "3"], work_dir="/home/alice",
         min_nodes=2, max_nodes=2, num_tasks=8, time_limit=60, tres_per_node="gres/gpu:2",
+        script="",
     )  # fmt: skip
     queued = RawJob(
         state="PENDING", name="run_17", command="/home/alice/solve.sh in.dat -n 3", nodes=2,
