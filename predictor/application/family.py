@@ -7,13 +7,14 @@ Run time is a sum of products of powers of sizes x and the count n (a posynomial
 The exponents of a size are shrunk to between 0 and 1, h to 1, g to 0.6; *step* is Brownian motion
 over the log of the count, for what no sum of powers says.  Members of the family are a single
 product with steps, which is a log-linear regression, the same with steep ones, and the sum with and
-without steps; on one count a product, a sum, a fixed part with work in proportion to the size, and
-work in proportion to what a size has beyond a part that all problems have, such as reference files.
+without steps; on one count a product, a sum, and a fixed part with work in proportion to the size.
+Where a large part of a size seems to be the same in all problems, such as reference files, two more
+go by what it has beyond that part, alone and beside a fixed time.  That part belongs to the size:
+it is the same in all terms and on all counts.
 They are averaged by how well they predict runs that were left out (stacking: Wolpert, *Neural
 Networks* 5, 1992), so that the family is hardly worse than the best of them.
 
-Errors have Student's t distribution, so that runs that went wrong count little.  All folds, each
-without some of the runs, are fitted at once by Levenberg and Marquardt's algorithm (Moré, 1978).
+Members are fitted by :mod:`predictor.application.least_squares`.
 """
 
 import math
@@ -23,27 +24,25 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from predictor.application.least_squares import NOISE, ROUNDS, Floats, LeastSquares, sums
+from predictor.application.surface import LEAST_BEYOND
 from predictor.sample import Sample
 from predictor.sizes import Form, SizeTerm, Surface
 
-Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 #: Folds of runs.
 FOLDS = 10
 #: Cells of runs, from which on those of one cell are in one fold.
 _CELLS = 6
-#: Degrees of freedom of errors.
-_FREE = 4.0
-#: Standard deviation of repeats before there are any, and the runs that it counts for.
-_NOISE = 0.03
-_NOISE_RUNS = 2.0
 #: Mean and standard deviation of the exponent of a size: in the work, and elsewhere.
 _IN_WORK = (0.7, 0.7)
 _ELSEWHERE = (0.3, 0.5)
 #: The same where work is in proportion to the size, and a part is fixed.
 _PROPORTIONAL = (1.0, 0.05)
 _FIXED = (0.0, 0.05)
+#: The same of what a size has beyond a constant part.
+_OF_REST = (1.0, 0.3)
 #: The same of the exponent of the count: in the work, in the serial part, in the overhead.
 _WORK = (-1.0, 0.15)
 _SERIAL = (0.0, 0.05)
@@ -60,10 +59,6 @@ _BESIDE = 1.0
 _ROUGH = 0.15
 #: The same where memory or caches of few nodes do not hold the problem.
 _CLIFF = 0.6
-#: Rounds of weighing errors, the most steps of each, and the step that is none.
-_ROUNDS = 3
-_STEPS = 14
-_CONVERGED = 1e-5
 #: Mean error that nothing is better than.
 _LEAST_ERROR = 0.005
 #: Standard deviation of exponents that may be anything between 0 and 1.
@@ -105,7 +100,6 @@ class _Prior:
     sizes: tuple[tuple[float, float], ...]
     powers: tuple[tuple[float, float], ...]
     rough: float  #: standard deviation of a step over one doubling
-    beyond: bool = False  #: only what a size has beyond its constant part counts
 
 
 _SUM = (
@@ -117,14 +111,19 @@ _PRODUCT = _Prior((_LEVEL,), (_IN_WORK,), (_WORK_ALONE,), _ROUGH)
 _SMOOTH, _STEPPED = _Prior(*_SUM, 0.0), _Prior(*_SUM, _ROUGH)
 _STEEP = _Prior((_LEVEL,), (_IN_WORK,), (_WORK_ALONE,), _CLIFF)
 _LINE = _Prior((_LEVEL, _SERIAL_PART), (_PROPORTIONAL, _FIXED), (_WORK, _SERIAL), 0.0)
-_BEYOND = _Prior((_LEVEL,), (_PROPORTIONAL,), (_WORK,), 0.0, beyond=True)
+_BEYOND = _Prior((_LEVEL,), (_IN_WORK,), (_WORK_ALONE,), 0.0)
+_PART_BEYOND = _Prior((_LEVEL, _SERIAL_PART), (_IN_WORK, _FIXED), (_WORK, _SERIAL), 0.0)
 #: Where counts differ, and where there is one, on which members with steps are those without.
 MEMBERS = (_PRODUCT, _SMOOTH, _STEPPED, _STEEP)
 _ON_ONE_COUNT = (_PRODUCT, _SMOOTH, _LINE)
-#: Least share of the smallest size that is a constant part worth a member of its own.
+#: Least share of the smallest size that is a constant part worth members of their own.
 _CONSTANT = 0.5
-#: How much the smallest size has beyond it at least, as a share of what sizes differ by.
-_LEAST_BEYOND = 0.01
+#: What the smallest size has beyond it, as shares of what sizes differ by.
+_BEYOND_SHARES = tuple(0.01 * 2**i for i in range(9))
+#: Most constant parts between sizes that are tried.
+_BETWEEN = 4
+#: Share of squares that a regression leaves from which on a constant part is suspected.
+_SUSPECTED = 0.9
 
 
 class _Data:
@@ -165,17 +164,18 @@ class _Data:
         constants: of each fold and size.
         """
         made = np.tile(self.at, (len(constants), 1, 1))
-        made[:, :, 1:-1] = np.log((self.sizes - constants[:, None]) / self._left(constants))
+        made[:, :, 1:-1] = self._log_beyond(self.sizes, constants)
         return made
 
     def references_beyond(self, constants: Floats) -> Floats:
         """Give the same of runs that all have the references."""
         made = np.tile(self.at_references, (len(constants), 1, 1))
-        made[:, :, 1:-1] = np.log((self.references - constants[:, None]) / self._left(constants))
+        made[:, :, 1:-1] = self._log_beyond(self.references, constants)
         return made
 
-    def _left(self, constants: Floats) -> Floats:
-        return np.asarray(np.exp(self.centre) - constants)[:, None]
+    def _log_beyond(self, sizes: Floats, constants: Floats) -> Floats:
+        left = (np.exp(self.centre) - constants)[:, None]
+        return np.asarray(np.log(np.maximum((sizes - constants[:, None]) / left, LEAST_BEYOND)))
 
     @property
     def steps(self) -> Floats:
@@ -194,8 +194,8 @@ def _signs(data: _Data) -> Floats:
     slopes = np.zeros(data.at.shape[1])
     noise = float(np.std(centred))
     covariance = np.diag(deviations**2)
-    for _ in range(_ROUNDS):
-        variance = max(noise, _NOISE) ** 2
+    for _ in range(ROUNDS):
+        variance = max(noise, NOISE) ** 2
         covariance = np.linalg.inv(data.at.T @ data.at / variance + np.diag(deviations**-2))
         slopes = covariance @ (data.at.T @ centred) / variance
         noise = float(np.std(centred - data.at @ slopes))
@@ -203,29 +203,41 @@ def _signs(data: _Data) -> Floats:
     return np.where(surely, -1.0, 1.0)[1:-1]
 
 
-def _constants(data: _Data, used: Floats) -> Floats:
-    """Give the part of the size that run time does not go by, of each fold: shape ``(folds, 1)``.
+def _tried(data: _Data, place: int) -> Floats:
+    """Constant parts of a size that are tried: none, and up to near the smallest."""
+    sizes = np.unique(data.sizes[:, place])
+    constants = sizes[0] - (sizes[-1] - sizes[0]) * np.array(_BEYOND_SHARES)
+    between = (sizes[1:] + sizes[:-1]) / 2
+    between = between[between < np.exp(data.centre[place])][:_BETWEEN]
+    return np.array([0.0, *constants[constants > _CONSTANT * sizes[0]], *between])
 
-    Where a line through the run times, with the least relative errors, is zero.
 
-    used: 1 for each run of a fold; shape ``(folds, runs)``.
+def _suspected(data: _Data) -> list[int]:
+    """Places of the sizes of which a large part may be the same in all runs.
+
+    By log-linear regressions on what each has beyond its constant part.
     """
-    sizes, times = data.sizes[:, 0], np.exp(data.log_s)
-    columns = np.column_stack([sizes / sizes.mean(), np.ones(len(sizes))]) / times[:, None]
-    squares = np.einsum("bn,np,nq->bpq", used, columns, columns)
-    squares += np.eye(2) * 1e-9 * np.trace(squares, axis1=1, axis2=2)[:, None, None]
-    slope, start = np.linalg.solve(squares, (used @ columns)[..., None])[..., 0].T
-    zero = -start / np.maximum(slope, 1e-12) * sizes.mean()
-    most = sizes.min() - _LEAST_BEYOND * (sizes.max() - sizes.min())
-    return np.asarray(np.clip(np.where(slope > 0, zero, 0.0), 0.0, most)[:, None])
+    suspected = []
+    centred = data.log_s - data.log_s.mean()
+    for place in range(len(data.names)):
+        if data.signs[place] < 0:
+            continue
+        squares = []
+        for constant in _tried(data, place):
+            constants = np.zeros((1, len(data.names)))
+            constants[0, place] = constant
+            columns = np.hstack([data.beyond(constants)[0], data.steps, data.beside])
+            squares.append(_remaining(columns, centred))
+        if len(squares) > 1 and min(squares[1:]) < _SUSPECTED * squares[0]:
+            suspected.append(place)
+    return suspected
 
 
-def _has_constant(data: _Data) -> bool:
-    """Whether a large part of the size seems to be the same in all runs."""
-    if len(data.names) != 1 or len(data.counts) > 1 or data.signs[0] < 0:
-        return False
-    constant = _constants(data, np.ones((1, len(data.log_s))))
-    return bool(constant[0, 0] > _CONSTANT * data.sizes.min())
+def _remaining(columns: Floats, values: Floats) -> float:
+    """Sum of squares that a regression leaves, its coefficients shrunk a little."""
+    precision = columns.T @ columns + 1e-3 * np.eye(columns.shape[1])
+    off = values - columns @ np.linalg.solve(precision, columns.T @ values)
+    return float(off @ off) + len(values) * NOISE**2
 
 
 def steps_at(counts: Floats, at: Floats) -> Floats:
@@ -276,9 +288,9 @@ def fit_family(
     """
     data = _Data(runs, sizes, kinds, beside)
     priors = MEMBERS if len(data.counts) > 1 else _ON_ONE_COUNT
-    if _has_constant(data):
-        priors = (*priors, _BEYOND)
     members = [_member(data, prior) for prior in priors]
+    if suspected := _suspected(data):
+        members += [_member(data, prior, suspected) for prior in (_BEYOND, _PART_BEYOND)]
     weights = _weights([member.left_out for member in members])
     pairs = [pair for pair in zip(weights, members, strict=True) if pair[0] > 0]
     left_out = sum(weight * member.left_out for weight, member in pairs)
@@ -304,7 +316,7 @@ def _covariance(data: _Data, left_out: Floats) -> tuple[tuple[float, ...], ...]:
 
     The folds of a fit agree on what runs do not tell, as they have one prior.
     """
-    noise = max(_NORMAL_SCALE * float(np.median(np.abs(left_out))), _NOISE)
+    noise = max(_NORMAL_SCALE * float(np.median(np.abs(left_out))), NOISE)
     deviations = np.full(data.at.shape[1], _EXPONENT)
     deviations[0] = _LEVEL[1]
     precision = data.at.T @ data.at / noise**2 + np.diag(deviations**-2)
@@ -360,29 +372,56 @@ def _slopes(data: _Data, member: _Member) -> Floats:
     """Exponent of each size at the references, on the middle count; shape ``(folds, sizes)``."""
     place = data.references_beyond(member.constants)[:, :1]
     place[:, :, -1] = 0.0
-    _, shares = _sums(member.theta, member.parts, place)
+    _, shares = sums(member.theta, member.parts, place)
     exponents = member.theta.reshape(len(member.theta), member.parts, -1)[:, :, 1:-1]
     of_beyond = np.einsum("bt,btk->bk", shares[:, :, 0], exponents)
-    return np.asarray(of_beyond * data.references / (data.references - member.constants))
+    beyond = data.references - member.constants
+    # What lies below a constant part changes nothing.
+    return np.asarray(np.where(beyond > 0, of_beyond * data.references / np.abs(beyond), 0.0))
 
 
-def _sums(theta: Floats, parts: int, at: Floats) -> tuple[Floats, Floats]:
-    """Log of the sum of parts, shape ``(folds, runs)``, and the share of each in it.
+def _member(data: _Data, prior: _Prior, suspected: Sequence[int] = ()) -> _Member:
+    """Fit one member to all runs, and to those of all folds but one.
 
-    at: shape ``(folds, runs, columns)``, or of one fold for all.
+    suspected: places of the sizes whose constant part is fitted, too.
     """
-    logs = theta.reshape(len(theta), parts, -1) @ at.transpose(0, 2, 1)
-    most = logs.max(1)
-    powers = np.exp(logs - most[:, None])
-    total = powers.sum(1)
-    return most + np.log(total), powers / total[:, None]
+    used = np.ones((int(data.folds.max()) + 1, len(data.log_s)))
+    used[data.folds, np.arange(len(data.log_s))] = 0.0
+    constants = np.zeros((len(used), len(data.names)))
+    for place in suspected:
+        tried = _tried(data, place)
+        every = np.tile(constants, (len(tried), 1))
+        every[:, place] = np.repeat(tried, len(used))
+        fit = _least_squares(data, prior, np.tile(used, (len(tried), 1)), every, suspected)
+        misfit = fit.misfit(fit.solve()).reshape(len(tried), -1)
+        constants[:, place] = tried[misfit.argmin(0)]
+    fit = _least_squares(data, prior, used, constants, suspected)
+    theta = fit.solve()
+    parts, columns = len(prior.parts), len(prior.parts) * (len(data.names) + 2)
+    steps = len(data.counts) - 1 if prior.rough else 0
+    own = data.folds, np.arange(len(data.log_s))
+    of_sizes, _ = sums(theta[:, :columns], parts, data.beyond(constants))
+    of_references, _ = sums(theta[:, :columns], parts, data.references_beyond(constants))
+    return _Member(
+        theta=theta[:, :columns],
+        steps=theta[:, columns : columns + steps],
+        left_out=(data.log_s - fit.values(theta))[own],
+        moved=(of_sizes - of_references)[own],
+        parts=parts,
+        constants=constants,
+    )
 
 
-def _member(data: _Data, prior: _Prior) -> _Member:
-    """Fit one member to all runs, and to those of all folds but one."""
-    parts, sizes, runs = len(prior.parts), len(data.names), len(data.log_s)
-    means, deviations = _of_parts(prior, data.signs)
-    steps = data.steps if prior.rough else np.zeros((runs, 0))
+def _least_squares(
+    data: _Data, prior: _Prior, used: Floats, constants: Floats, suspected: Sequence[int]
+) -> LeastSquares:
+    """Give the fit of a member to the runs that are used, by what sizes have beyond constants.
+
+    used: 1 for each run of a fold; shape ``(folds, runs)``.
+    constants: of each fold and size.
+    """
+    means, deviations = _of_parts(prior, data.signs, suspected)
+    steps = data.steps if prior.rough else np.zeros((len(data.log_s), 0))
     gaps = np.diff(data.counts)[: steps.shape[1]] / math.log(2)
     linear = np.hstack([steps, data.beside])
     mean = np.concatenate([means, np.zeros(linear.shape[1])])
@@ -393,130 +432,22 @@ def _member(data: _Data, prior: _Prior) -> _Member:
             np.full(data.beside.shape[1], _BESIDE**-2),
         ]
     )
-    used = np.ones((int(data.folds.max()) + 1, runs))
-    used[data.folds, np.arange(runs)] = 0.0
-    constants = _constants(data, used) if prior.beyond else np.zeros((len(used), sizes))
-    at, at_references = data.at[None], data.at_references[None]
-    if prior.beyond:
-        at, at_references = data.beyond(constants), data.references_beyond(constants)
-    fit = _Fit(data.log_s, at, parts, linear, used, mean, precision)
-    theta = fit.solve()
-    fitted = fit.values(theta)
-    columns = parts * (sizes + 2)
-    own = data.folds, np.arange(runs)
-    of_sizes, _ = _sums(theta[:, :columns], parts, at)
-    of_references, _ = _sums(theta[:, :columns], parts, at_references)
-    return _Member(
-        theta=theta[:, :columns],
-        steps=theta[:, columns : columns + steps.shape[1]],
-        left_out=(data.log_s - fitted)[own],
-        moved=(of_sizes - of_references)[own],
-        parts=parts,
-        constants=constants,
-    )
+    at = data.beyond(constants) if constants.any() else data.at[None]
+    return LeastSquares(data.log_s, at, len(prior.parts), linear, used, mean, precision)
 
 
-def _of_parts(prior: _Prior, signs: Floats) -> tuple[Floats, Floats]:
+def _of_parts(prior: _Prior, signs: Floats, suspected: Sequence[int]) -> tuple[Floats, Floats]:
     """Means and standard deviations of the parameters of all parts.
 
     signs: of the exponents of each size.
+    suspected: places of sizes of which only what they have beyond a constant part is work.
     """
     means, deviations = list[float](), list[float]()
     for part, exponent, power in zip(prior.parts, prior.sizes, prior.powers, strict=True):
-        means += [part[0], *(signs * exponent[0]).tolist(), power[0]]
-        deviations += [part[1], *(exponent[1],) * len(signs), power[1]]
+        exponents = [exponent] * len(signs)
+        if exponent is _IN_WORK:
+            for place in suspected:
+                exponents[place] = _OF_REST
+        means += [part[0], *(s * e[0] for s, e in zip(signs, exponents, strict=True)), power[0]]
+        deviations += [part[1], *(e[1] for e in exponents), power[1]]
     return np.array(means), np.array(deviations)
-
-
-class _Fit:
-    """Least squares of all folds at once, with errors of Student's t distribution."""
-
-    def __init__(
-        self,
-        log_s: Floats,
-        at: Floats,
-        parts: int,
-        linear: Floats,
-        used: Floats,
-        mean: Floats,
-        precision: Floats,
-    ) -> None:
-        self._log_s, self._at, self._parts, self._linear, self._used = (
-            log_s,
-            at,
-            parts,
-            linear,
-            used,
-        )
-        self._mean, self._precision = mean, precision
-        self._columns = parts * at.shape[-1]
-
-    def values(self, theta: Floats) -> Floats:
-        """Log run times, shape ``(folds, runs)``."""
-        return self._parted(theta)[0]
-
-    def _parted(self, theta: Floats) -> tuple[Floats, Floats]:
-        logs, shares = _sums(theta[:, : self._columns], self._parts, self._at)
-        return logs + theta[:, self._columns :] @ self._linear.T, shares
-
-    def solve(self) -> Floats:
-        """Give the parameters, shape ``(folds, parameters)``."""
-        theta = np.tile(self._mean, (len(self._used), 1))
-        noise = np.full(len(self._used), 2 * _NOISE)
-        for _ in range(_ROUNDS):
-            theta = self._descended(theta, noise)
-            noise = self._noise(theta, noise)
-        return theta
-
-    def _noise(self, theta: Floats, noise: Floats) -> Floats:
-        """Scale of the errors of each fold, by its residuals and what was known before."""
-        squares = self._used * (self._log_s - self.values(theta)) ** 2
-        weights = (_FREE + 1) / (_FREE + squares / noise[:, None] ** 2)
-        runs = self._used.sum(1)
-        spare = np.minimum(self._parts * (self._at.shape[-1] - 1), 0.6 * runs)
-        free = np.maximum(runs - spare, 1.0) + _NOISE_RUNS
-        return np.asarray(np.sqrt(((weights * squares).sum(1) + _NOISE_RUNS * _NOISE**2) / free))
-
-    def _cost(self, theta: Floats, logs: Floats, noise: Floats) -> Floats:
-        squares = ((self._log_s - logs) / noise[:, None]) ** 2
-        errors = (_FREE + 1) / 2 * np.log1p(squares / _FREE)
-        away = 0.5 * (self._precision * (theta - self._mean) ** 2).sum(1)
-        return np.asarray((self._used * errors).sum(1) + away)
-
-    def _descended(self, theta: Floats, noise: Floats) -> Floats:
-        """Go down by damped steps; those of one fold that lead up are not taken."""
-        logs, shares = self._parted(theta)
-        cost, damping = self._cost(theta, logs, noise), np.full(len(theta), 1e-2)
-        for _ in range(_STEPS):
-            step = self._step(theta, logs, shares, noise, damping)
-            moved = theta + step
-            new_logs, new_shares = self._parted(moved)
-            new_cost = self._cost(moved, new_logs, noise)
-            lower = new_cost < cost
-            gain = float(np.max(np.where(lower, cost - new_cost, 0.0)))
-            theta = np.where(lower[:, None], moved, theta)
-            logs = np.where(lower[:, None], new_logs, logs)
-            shares = np.where(lower[:, None, None], new_shares, shares)
-            cost = np.where(lower, new_cost, cost)
-            damping = np.clip(np.where(lower, damping / 5, damping * 8), 1e-7, 1e6)
-            if lower.all() and gain < _CONVERGED:
-                break
-        return theta
-
-    def _step(
-        self, theta: Floats, logs: Floats, shares: Floats, noise: Floats, damping: Floats
-    ) -> Floats:
-        folds, runs = len(theta), len(logs[0])
-        off = self._log_s - logs
-        squares = (off / noise[:, None]) ** 2
-        weights = self._used * (_FREE + 1) / (_FREE + squares) / noise[:, None] ** 2
-        slopes = shares.transpose(0, 2, 1)[..., None] * self._at[:, :, None, :]
-        linear = np.broadcast_to(self._linear, (folds, *self._linear.shape))
-        slopes = np.concatenate([slopes.reshape(folds, runs, -1), linear], axis=2)
-        weighed = slopes * weights[..., None]
-        gradient = np.einsum("bnp,bn->bp", weighed, off)
-        gradient -= self._precision * (theta - self._mean)
-        curvature = np.matmul(weighed.transpose(0, 2, 1), slopes) + np.diag(self._precision)
-        places = np.arange(len(self._mean))
-        curvature[:, places, places] *= 1 + damping[:, None]
-        return np.asarray(np.linalg.solve(curvature, gradient[..., None])[..., 0])

@@ -13,7 +13,8 @@ from statistics import fmean, median, stdev
 
 import numpy as np
 
-from predictor.application.family import Family, Floats, fit_family
+from predictor.application.family import Family, fit_family
+from predictor.application.least_squares import Floats
 from predictor.sample import Sample
 from sacct_ingest.runs.submission import SIZE
 

@@ -38,7 +38,7 @@ _CACHED = 1024
 #: and how many of them reach over all numbers where a job's is unknown.
 DOUBLED_SD, _MISSING_SD = 0.1, 1.64
 #: Least that a size is taken to have beyond its constant part, over what the centre has.
-_LEAST_BEYOND = 0.01
+LEAST_BEYOND = 0.01
 #: Standard deviation by which a change of count leaves the surface, for one doubling.
 _ROUGH = 0.04
 #: Steps of a change in a doubling, and through the draws of what leaves the surface.
@@ -111,13 +111,13 @@ def _beyond_constant(
 ) -> list[float]:
     """Log of what sizes have beyond their constant parts, over what the centre has.
 
-    Of a size that has less than that it is `_LEAST_BEYOND`.
+    Of a size that has less than that it is `LEAST_BEYOND`.
     """
     shares = (
         (size - own) / (middle - own)
         for size, middle, own in zip(sizes, centre, constant, strict=False)
     )
-    return [log(max(share, _LEAST_BEYOND)) for share in shares]
+    return [log(max(share, LEAST_BEYOND)) for share in shares]
 
 
 def _along(term: Sequence[float], logs: Sequence[float]) -> float:

@@ -129,7 +129,9 @@ def _size_of(prediction: PredictionTable, place: int) -> str:
     term = prediction.sizes[place]
     name = fmt.printable(term.name)
     forms = prediction.surface.forms if prediction.surface else ()
-    with_constant = [form for form in forms if form.fold == 0 and form.constant]
+    with_constant = [
+        form for form in forms if form.fold == 0 and form.constant and form.constant[place]
+    ]
     weight = sum(form.weight for form in with_constant)
     if weight <= _HALF:
         return f"{name} to the power {term.exponent:.2f} ± {term.error:.2f}"
