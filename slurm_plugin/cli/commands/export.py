@@ -20,7 +20,7 @@ _TIMEOUT_S = 15.0
 
 def run(args: argparse.Namespace) -> int:
     """Print the profile, or how it differs from the present one."""
-    from slurm_plugin.reports import engine_profiles  # noqa: PLC0415 - heavy
+    from slurm_plugin.reports import engine_needs, engine_profiles  # noqa: PLC0415 - heavy
     from slurm_plugin.slurm import commands, sources  # noqa: PLC0415
     from slurm_plugin.store_access import open_store  # noqa: PLC0415
 
@@ -32,12 +32,12 @@ def run(args: argparse.Namespace) -> int:
         for key, rows in store.runs.by_key(KeyLevel.TAG):
             if not key.startswith(f"{user}/"):
                 continue
-            chosen = engine_profiles.of_workflow(rows, args.workflow) if args.workflow else rows
-            one = engine_profiles.need_of(key, chosen, quantile=args.quantile, margin=args.margin)
+            chosen = engine_needs.of_workflow(rows, args.workflow) if args.workflow else rows
+            one = engine_needs.need_of(key, chosen, quantile=args.quantile, margin=args.margin)
             tried += [one] if one else []
             few += bool(chosen) and one is None
     if few:
-        left_out = f"{count(few, 'application')} with fewer than {engine_profiles.FEWEST}"
+        left_out = f"{count(few, 'application')} with fewer than {engine_needs.FEWEST}"
         print(f"nimo export: left out {left_out} completed runs", file=sys.stderr)
     if not tried:
         tagged = "of a workflow engine or with a tag"
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         ask = partial(commands.run, timeout_s=_TIMEOUT_S)
         try:
             state = sources.read_text("", ask(sources.SINFO), ask(sources.PARTITIONS))
-            tried = [(engine_profiles.bounded(need, state), runs) for need, runs in tried]
+            tried = [(engine_needs.bounded(need, state), runs) for need, runs in tried]
         except SlurmError as error:
             print(f"nimo export: no bounds of partitions are known: {error}", file=sys.stderr)
     text = engine_profiles.FORMATS[args.format]([need for need, _ in tried])

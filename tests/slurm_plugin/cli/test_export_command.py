@@ -14,7 +14,7 @@ from sacct_ingest.records import JobState
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.reports import engine_profiles
-from slurm_plugin.reports.engine_profiles import need_of
+from slurm_plugin.reports.engine_needs import need_of
 from tests.engine_jobs import run_of, submissions
 from tests.predictor.rows import row, submitted
 from tests.sacct_ingest.records import SUBMIT_S, run
