@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sacct_ingest.files.looked_at import kind_of, see
 from sacct_ingest.runs.input_sizes import sizes_of, to_text
 from sacct_ingest.scripts.input_words import input_words
+from tests import odd_files
 from tests.cluster.nimod import copy_hooks
 from tests.conftest import unavailable
 from tests.hanging_mount import hanging_mount
@@ -178,6 +179,23 @@ def test_patterns_stand_for_the_same_files_as_in_nimo_advise(folder, files, patt
         (folder / "random" / below).mkdir(parents=True, exist_ok=True)
         (folder / "random" / below / name).write_bytes(b"x" * size)
     words = ["in.bam", *(f"random/{below}/{name}" for below, name in patterns)]
+    paths = input_words(words, "", work_dir=str(folder), variables={})
+    sizes = sizes_of((one.kind, one.files, one.bytes) for one in see(paths).files)
+    assert inputs_of(folder, *words) == to_text(sizes)
+
+
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
+)
+@given(odd=odd_files.ODD_FILES)
+def test_whatever_names_stand_for_is_as_in_nimo_advise(folder, odd):
+    shutil.rmtree(folder / "odd", ignore_errors=True)
+    (folder / "odd").mkdir()
+    for name, kind in odd.items():
+        odd_files.make(folder / "odd" / name, kind)
+    words = ["in.bam", *(f"odd/{name}" for name in odd), "odd", "odd/*"]
     paths = input_words(words, "", work_dir=str(folder), variables={})
     sizes = sizes_of((one.kind, one.files, one.bytes) for one in see(paths).files)
     assert inputs_of(folder, *words) == to_text(sizes)

@@ -1,12 +1,15 @@
 """Files that others name, looked at in a process of its own."""
 
 import os
+import shutil
 import socket
 import time
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from sacct_ingest.files.looked_at import MOST_OF_FOLDER, Named, kind_of, looked_at, see
+from tests import odd_files
 
 
 def sizes(seen):
@@ -42,6 +45,44 @@ def test_what_is_no_plain_file_is_skipped_and_counted(folder):
     assert seen.files == []
     # Of a name with a line's end there is no file.
     assert (seen.skipped, seen.missing) == (6, {3})
+
+
+@settings(
+    max_examples=100,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
+)
+@given(odd=odd_files.ODD_FILES)
+def test_whatever_a_name_stands_for_it_is_seen_skipped_or_missing(folder, odd):
+    shutil.rmtree(folder / "odd", ignore_errors=True)
+    (folder / "odd").mkdir()
+    sizes = [odd_files.make(folder / "odd" / name, kind) for name, kind in odd.items()]
+    paths = [f"{folder}/odd/{name}" for name in odd]
+    seen = see(paths)
+    places = {
+        kind: [place for place, one in enumerate(odd.values()) if one == kind]
+        for kind in odd_files.KINDS
+    }
+    plain = sorted(place for kind in odd_files.PLAIN for place in places[kind])
+    assert [(one.path, one.bytes) for one in seen.files] == [(one, sizes[one]) for one in plain]
+    assert seen.missing == {*places["nowhere"], *places["missing"]}
+    special = ("fifo", "socket", "device", "loop")
+    assert seen.skipped == sum(len(places[kind]) for kind in special)
+    # As files of a folder: no name is left out, and nothing else is counted.
+    own = [size for size, kind in zip(sizes, odd.values(), strict=True) if kind in odd_files.PLAIN]
+    whole = see([f"{folder}/odd"]).files
+    assert [(one.files, one.bytes) for one in whole] == [(len(own), sum(own))] * bool(own)
+
+
+def test_files_that_vanish_meanwhile_are_missing(folder):
+    def gone_at_once():
+        names = [f"{folder}/reads/r{number}.fastq.gz" for number in range(3)]
+        shutil.rmtree(folder / "reads")
+        return [*names, f"{folder}/reads", f"{folder}/reads/*.gz", f"{folder}/a.bam"]
+
+    seen = next(looked_at([Named(gone_at_once)], first_s=10.0, each_s=10.0))
+    assert sizes(seen) == [(5, "bam", 1, 1000)]
+    assert (seen.skipped, seen.missing) == (0, {0, 1, 2, 3, 4})
 
 
 def test_special_files_in_a_folder_are_left_out(folder):
