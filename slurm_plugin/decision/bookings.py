@@ -15,9 +15,10 @@ from slurm_plugin.decision.policy import Decision, as_scheduled
 from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.sizes import nodes_of
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.footprint import footprint
 from slurm_plugin.slurm.node_pool import NodeShare
+from slurm_plugin.slurm.supply import Supply
 
 #: A job is decided on this long before squeue can show it.
 _UNLISTED_S = 0.5
@@ -88,7 +89,9 @@ class Bookings:
         chosen = decided.chosen if decided and request.unit is Unit.NODES else None
         if request.unit is not Unit.NODES:
             request = msgspec.structs.replace(request, asked=nodes_of(request.resources) or 1)
-        nodes = chosen.nodes if chosen else as_scheduled(request, part.supply, now_s=case.now_s)
+        nodes = (
+            chosen.nodes if chosen else as_scheduled(request, _nodes(case, part), now_s=case.now_s)
+        )
         if nodes is None:
             return
         limit_s = (chosen.limit_s if chosen else request.limit_s) or part.max_time_s or inf
@@ -121,6 +124,12 @@ def _without(cluster: Cluster, made: Booking) -> Cluster:
     else:
         part = part.promise(made.nodes, *times, made.share, made.part)
     return msgspec.structs.replace(cluster, partitions={**cluster.partitions, part.name: part})
+
+
+def _nodes(case: Situation, part: Partition) -> Supply:
+    """Give what its partition has for a job in nodes, whatever its request counts."""
+    supply = case.supply
+    return supply if supply is not None and supply.unit is Unit.NODES else part.supply
 
 
 def _expected_s(case: Situation, nodes: int) -> float:

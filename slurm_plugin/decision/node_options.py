@@ -157,7 +157,8 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
             rows = zip(candidates, better, strict=True)
             candidates = [self._with_limit(one, limit_s) for one, limit_s in rows]
         estimates = self._waits(candidates)
-        each = list(zip(candidates, estimates, [one.median_s for one in estimates], strict=True))
+        waits_s = [one.median_s for one in estimates]
+        each = list(zip(candidates, estimates, waits_s, strict=True))
         base, asked, asked_wait_s = next(
             row for row in each if row[0].prediction.nodes == self.asked
         )
@@ -178,7 +179,7 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
                 (run_s, (share and share * own_s) + ratio * run_s + policy.guard_s)
                 for run_s, own_s in zip(levels(self.table), waits_of(asked), strict=True)
             ]
-        worth = self._worthwhile(candidates, estimates)
+        worth = self._worthwhile(candidates, waits_s)
         for (one, wait, wait_s), worthwhile in zip(each, worth, strict=True):
             nodes = one.prediction.nodes
             if one is base or not certain:
@@ -219,7 +220,7 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
         return [self._judged(one, limit_s, deadline_s) for one, limit_s in judged]
 
     def _worthwhile(
-        self, candidates: Sequence[counting.Candidate], waits: Sequence[WaitEstimate]
+        self, candidates: Sequence[counting.Candidate], waits_s: Sequence[float]
     ) -> list[bool]:
         """Say of each count whether its user would take it for the one asked for.
 
@@ -233,8 +234,8 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
             return [True] * len(candidates)
         weight = self.rules.policy.saving_weight * (2 if self.supply.waiting else 1)
         least, worthwhile = inf, list[bool]()
-        for one, wait in zip(reversed(candidates), reversed(waits), strict=True):
-            product = log(wait.median_s + one.time_s) + weight * log(one.work_s)
+        for one, wait_s in zip(reversed(candidates), reversed(waits_s), strict=True):
+            product = log(wait_s + one.time_s) + weight * log(one.work_s)
             fewer = one.prediction.nodes < self.asked
             worthwhile.append(not fewer or product < least - _EQUAL)
             if one.prediction.nodes <= self.asked:

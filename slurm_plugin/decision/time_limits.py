@@ -113,7 +113,8 @@ def holding_all(limits: Sequence[TimeLimits | None]) -> TimeLimits | None:
 def shortest(table: PredictionTable, nodes: int, settings: config.TimeLimit, own_s: float) -> float:
     """Shortest limit that may be set in place of ``own_s`` on so many nodes or more."""
     asked_s = max(table.asked_limit_s, own_s)
-    return max(bound.limit_s for bound in floors(table, nodes, settings, asked_s))
+    known = _known(table, nodes, settings, asked_s)
+    return whole_minutes(max(share * of_s for share, of_s, _ in known))
 
 
 class Floor(NamedTuple):
@@ -140,12 +141,19 @@ def floors(
 
     asked_s: time limit that such jobs ask for.
     """
+    known = _known(table, nodes, settings, asked_s)
+    return [Floor(whole_minutes(share * of_s), share, of_s, words) for share, of_s, words in known]
+
+
+def _known(
+    table: PredictionTable, nodes: int, settings: config.TimeLimit, asked_s: float
+) -> tuple[tuple[float, float, str], ...]:
+    """Give shares of times that are known, with words for each."""
     runs = [one for one in table.longest if one.nodes >= nodes]
     longest_s = max((one.time_s for one in runs), default=0.0)
     cut_s = max((one.cut_s for one in runs), default=0.0)
-    known = (
+    return (
         (settings.least_share, asked_s, "{share} of the {limit} that such jobs ask for"),
         (settings.longest_share, longest_s, "{share} of the longest run, {time}"),
         (settings.margin, cut_s, "a limit ended a run after {time}"),
     )
-    return [Floor(whole_minutes(share * of_s), share, of_s, words) for share, of_s, words in known]

@@ -5,8 +5,10 @@ Structures of msgspec where each submission makes some anew: a tenth of a datacl
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import inf
-from typing import NamedTuple, Self, TypeVar
+from operator import attrgetter
+from typing import Any, NamedTuple, Self, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -77,7 +79,7 @@ class RawJob:
         return {name: n for (_, gres, name), n in parts if gres}
 
 
-class NodeRules(msgspec.Struct, frozen=True, kw_only=True):
+class NodeRules(msgspec.Struct, frozen=True):
     """What jobs are given of a node of one partition: all that a job's share depends on."""
 
     node_cpus: int = 1  #: of the smallest node
@@ -93,10 +95,15 @@ class NodeRules(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, partition: "NodeRules") -> Self:
         """Take them out of a whole partition: a key of what follows from them alone."""
-        return cls(**{name: getattr(partition, name) for name in cls.__struct_fields__})
+        return cls(*_fields(cls)(partition))
 
 
-class RequestRules(NodeRules, frozen=True, kw_only=True):
+@cache
+def _fields(rules: type[NodeRules]) -> Callable[[NodeRules], tuple[Any, ...]]:
+    return attrgetter(*rules.__struct_fields__)
+
+
+class RequestRules(NodeRules, frozen=True):
     """What a partition adds to a request: all that its reading depends on."""
 
     max_time_s: float | None = None

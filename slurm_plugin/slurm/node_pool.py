@@ -38,7 +38,10 @@ class NodeAvailability:
         """
         if self.rising:
             step = bisect_left(self.free, nodes)
-            return max(self.times_s[step], from_s) if step < len(self.free) else inf
+            if step == len(self.free):
+                return inf
+            time_s = self.times_s[step]
+            return time_s if time_s > from_s else from_s
         return first_fit(self.times_s, self.free, nodes, duration_s, from_s)
 
     def free_at(self, time_s: float) -> int:
@@ -79,9 +82,9 @@ def first_fit(
     times: Sequence[float], free: Sequence[int], nodes: int, duration_s: float, from_s: float
 ) -> float:
     """First time from ``from_s`` on when so many nodes are free for so long; inf: never."""
-    start = max(times[0], from_s)
-    for step in range(max(bisect_right(times, start) - 1, 0), len(free)):
-        end = times[step + 1] if step + 1 < len(times) else inf
+    start, last = max(times[0], from_s), len(free) - 1
+    for step in range(bisect_right(times, start) - 1, last + 1):
+        end = times[step + 1] if step < last else inf
         if free[step] < nodes:
             start = end
         elif end >= start + duration_s:

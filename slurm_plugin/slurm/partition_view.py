@@ -119,13 +119,14 @@ def terms_of(
 ) -> Terms:
     """Find the terms of a job in one partition; see :func:`places_for`."""
     kind = AllocationRequest.of(job)
-    if cache is None or _characters(kind) > _LONGEST_KIND:
-        return _terms(cluster, kind, part)
     key = part.name, kind
-    if (terms := cache.get(key)) is None:
+    if cache is not None and (known := cache.get(key)) is not None:
+        return known
+    terms = _terms(cluster, kind, part)
+    if cache is not None and _characters(kind) <= _LONGEST_KIND:
         if len(cache) >= _MOST_TERMS:
             cache.clear()
-        terms = cache[key] = _terms(cluster, kind, part)
+        cache[key] = terms
     return terms
 
 
