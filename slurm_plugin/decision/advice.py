@@ -93,6 +93,7 @@ def advice_of(case: Situation, *, others: Callable[[], Sequence[Supply]] = tuple
     largest = case.supply.most if case.supply else inf
     ended = messages.would_end(case, rules.policy.memory_margin)
     advice.observe = messages.next_run(table, largest, ended)
+    advice.problems += messages.short_memory(case, rules.policy.memory_margin)
     advice.limit_text = messages.endings_text(case)
     if not table.nodes:
         advice.reason = messages.reason_text(choosing.without_times(table))

@@ -1,9 +1,10 @@
 """What users read: at submission, and in the plain words of an advice."""
 
 from collections.abc import Callable
-from math import inf
+from math import ceil, inf
 
 from predictor.facts import LimitReached
+from predictor.memory import UNBOUNDED
 from predictor.prediction_table import PredictionTable
 from predictor.problems import Problem
 from predictor.stored_table import is_outdated
@@ -234,6 +235,27 @@ def would_end(case: Situation, margin: float) -> Callable[[int], bool]:
         return longest_likely(table, nodes) > limit_s
 
     return ended
+
+
+def short_memory(case: Situation, margin: float) -> list[str]:
+    """Say that a run which would help most does not fit into the job's memory; none: it does.
+
+    margin: as of `would_end`.
+    """
+    table, supply = case.table, case.supply
+    share = lower_of(case.request.mem_node_bytes, supply.node_mem_bytes if supply else None)
+    nodes = next_run(table, supply.most if supply else inf) if table else None
+    if table is None or share is None or nodes is None:
+        return []
+    if nodes >= memory_floor(table, share, margin=margin):
+        return []
+    measured = next((one for one in table.memory if one.nodes >= nodes), table.memory[-1])
+    need = measured.mem_bytes * max(measured.nodes / nodes, 1.0)
+    if need >= UNBOUNDED:
+        return []
+    needs = f"{table.unit.counted(nodes)} {'needs' if nodes == 1 else 'need'}"
+    each = "" if nodes == 1 else " each"
+    return [f"{needs} about {ceil(need / _MIB)}M{each}; you ask for {share // _MIB}M."]
 
 
 def verdict_text(table: PredictionTable, nodes: int | None = None) -> str:

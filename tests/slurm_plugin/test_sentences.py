@@ -1,0 +1,137 @@
+"""What users read: sentences that read as translated are gone, and what they said is still said."""
+
+import ast
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import slurm_plugin
+from predictor.memory import Memory
+from predictor.problems import Problem
+from sacct_ingest.text.durations import duration_text
+from slurm_plugin.cli.commands.wait import sentence
+from slurm_plugin.decision import messages
+from slurm_plugin.decision.advice import advice_of
+from slurm_plugin.decision.levers import deadline
+from slurm_plugin.decision.policy import decide
+from slurm_plugin.decision.request import Request
+from slurm_plugin.decision.situation import Situation
+from slurm_plugin.decision.submitted_job import submitted
+from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.protocol.status_messages import Waits
+from slurm_plugin.reports.advice_answer import answer
+from slurm_plugin.reports.curve_text import render
+from tests.slurm_plugin.made import NOW, history, job, partition, rules, table
+
+ROOT = Path(slurm_plugin.__file__).parents[1]
+GONE = (
+    "Slurm will end this job before it starts",
+    "95 % sure that it is",
+    "each row: what a job that asks for",
+    "not counted is what they waited",
+    "There are run times of one CPU",
+    "No run of this command is known",
+    "it would run out of memory",
+    "More nodes would leave too few free",
+    "What is to do?",
+    "The queue was run forward",
+    "later than on 8, for 0.0041 CPU-hours less; 95 %",
+)
+
+
+def strings(path):
+    """Texts in a source: literals joined as Python joins them, templates and pages whole."""
+    text = path.read_text()
+    if path.suffix != ".py":
+        return [" ".join(text.split())]
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.JoinedStr):
+            parts = [one.value if isinstance(one, ast.Constant) else "{}" for one in node.values]
+            found.append("".join(parts))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(" ".join(node.value.split()))
+    return found
+
+
+@pytest.mark.parametrize("old", GONE)
+def test_no_source_page_or_manual_says_it_the_old_way(old):
+    folders = [ROOT / one for one in ("slurm_plugin", "predictor", "sacct_ingest", "docs")]
+    paths = [path for folder in folders for path in folder.rglob("*")]
+    said = [
+        path
+        for path in [*paths, ROOT / "README.md"]
+        if path.suffix in (".py", ".lua", ".j2", ".js", ".md")
+        and any(old in one for one in strings(path))
+    ]
+    assert said == []
+
+
+def case(learned, part=None, **asked):
+    request = Request(**({"low": 1, "high": 16, "limit_s": 7200.0} | asked))
+    request = msgspec.structs.replace(request, **submitted(job()))
+    part = part or partition()
+    return Situation(request, learned, part.supply, rules(), NOW, partition=part)
+
+
+def test_a_job_that_hardly_makes_its_deadline_is_told_by_when_it_has_to_start():
+    made = case(None, low=16, high=16, limit_s=60.0, deadline_s=NOW + 90)
+    text = deadline.text_of(decide(made), made.request, now_s=NOW)
+    assert "should make its deadline" in text
+    assert "if it starts within 30 s" in text
+    assert "its time limit of 1 min is too long" in text
+
+
+def test_what_a_change_costs_at_most_is_certain_by_so_much():
+    made = advice_of(case(table(), low=1, high=16, asked_limit_s=7200.0))
+    rows = [replace(row, recommended=row.nodes == 8) for row in made.rows]
+    rows = [replace(row, no_later=0.5, later_s=450.0) for row in rows]
+    text = answer(replace(made, rows=rows, nodes=8, asked=16), every_sentence=True)
+    later_s = rows[7].time_s - rows[15].time_s
+    assert f"It ends {duration_text(later_s)} later than on 16" in text
+    assert "(95 % certain: at most 7.5 min later)" in text
+
+
+def test_a_table_of_one_job_says_whose_run_times_they_are():
+    text = render(replace(table(), asked=8), width=200)
+    assert "predicted run times of jobs that ask for 8 nodes, on other counts" in text
+
+
+def test_one_cpu_each_time_is_said_with_its_time_and_runs():
+    serial = replace(table(nodes=(1,), observed=(1,)), one_cpu=True)
+    assert (
+        messages.verdict_text(serial) == "All runs used one CPU: no run shows what more would do."
+    )
+
+
+def test_a_new_command_says_whose_jobs_its_times_are_of():
+    guess = history(level="user", key="ada")
+    said = messages.verdict_text(guess)
+    assert said == "Low confidence: based on all your jobs, not on this application."
+
+
+@pytest.mark.parametrize(
+    ("mib", "said"), [(180, ["2 nodes need about 240M each; you ask for 180M."]), (480, [])]
+)
+def test_a_run_that_would_help_and_does_not_fit_names_the_memory_that_it_needs(mib, said):
+    near = Problem("wide_interval", "between 1 and 4 nodes", 2)
+    needs = tuple(Memory(nodes, 480 * 2**20 // nodes) for nodes in (2, 4, 8))
+    learned = table(problems=(near,), memory=needs)
+    made = case(learned, mem_node_bytes=mib * 2**20)
+    assert messages.short_memory(made, 1.0) == said
+    assert [one for one in advice_of(made).problems if "need about" in one] == said
+    assert advice_of(made).observe == (None if said else 2)
+
+
+def test_nodes_that_others_are_kept_for_are_not_said_to_be_too_few():
+    assert any("this site keeps them free for others" in one.text for one in Reason)
+
+
+def test_pages_and_wait_say_what_to_do_next_and_when_the_forecast_was_made():
+    overview = (ROOT / "slurm_plugin/web/templates/overview.html.j2").read_text()
+    assert "<h2>What to do next</h2>" in overview
+    said = sentence(Waits(made_s=NOW - 2, recorded=40), now_s=NOW)
+    assert re.search(r"Queue forecast updated 2 s ago \(.*\), 40 starts recorded\.", said)
