@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from predictor.checks import comparable
 from predictor.occupancy import fit as fits
@@ -192,6 +191,8 @@ class OccupancyModel:
 
 
 def _falling(samples: Sequence[Sample], base: Mapping[str, float]) -> frozenset[str]:
+    from scipy.stats import spearmanr  # noqa: PLC0415 - takes half a second, and is seldom needed
+
     times = [one.measured.time_s for one in samples]
     falling = set()
     for name in base:

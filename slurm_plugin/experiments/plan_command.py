@@ -19,7 +19,6 @@ from sacct_ingest.text.durations import duration_range, duration_text
 from sacct_ingest.text.time_spec import parse_time
 from slurm_plugin.cli.command_context import load_config
 from slurm_plugin.cli.progress import waiting
-from slurm_plugin.config.yaml_text import read_text
 from slurm_plugin.experiments import held_jobs
 from slurm_plugin.experiments.campaign import Campaign, spent
 from slurm_plugin.experiments.plan import state_file
@@ -27,7 +26,7 @@ from slurm_plugin.experiments.plan.chain import PlannedJob, command_line, job_na
 from slurm_plugin.experiments.plan.copy_records import CopyRecorder
 from slurm_plugin.experiments.plan.followed_plan import FollowedPlan, waits_elsewhere
 from slurm_plugin.experiments.plan.workflow import Workflow
-from slurm_plugin.experiments.plan.workflow_file import load, parse
+from slurm_plugin.experiments.plan.workflow_file import parse, text_of
 from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.formatting import clock, hours, percent, wrapped
 from slurm_plugin.text.terminal_size import terminal_width
@@ -56,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
 def _plan(args: argparse.Namespace, state: Path) -> int:
     from slurm_plugin.experiments.plan.plans import plans  # noqa: PLC0415 - numpy takes a second
 
-    flow = load(args.workflow)
+    text = text_of(args.workflow, args.site, args.trace)
+    flow = parse(text, name=str(args.workflow))
     now_s = time.time()
     deadline_s = _deadline(args.deadline, flow, now_s)
     with waiting("planning"):
@@ -78,7 +78,7 @@ def _plan(args: argparse.Namespace, state: Path) -> int:
         print("\n".join(render(ranked, problem.now_s, deadline_s, width=terminal_width())))
         print("\n" + "\n".join(lines_of(flow.name, chain)))
     if args.submit:
-        return _submit(args, flow.name, chain, deadline_s, state)
+        return _submit(args, flow, text, chain, deadline_s, state)
     late = deadline_s is not None and ranked[0].high_s > deadline_s
     return TOO_LATE if late else 0
 
@@ -119,7 +119,8 @@ def _deadline(chosen_s: int | None, flow: Workflow, now_s: float) -> float | Non
 
 def _submit(
     args: argparse.Namespace,
-    name: str,
+    flow: Workflow,
+    text: str,
     chain: Sequence[PlannedJob],
     deadline_s: float | None,
     state: Path,
@@ -130,17 +131,19 @@ def _submit(
             f"{state}: this workflow was submitted before: follow it with --follow, or remove the "
             "file once its jobs are gone"
         )
+    if unknown := [task.name for task in flow.tasks.values() if not task.command]:
+        raise ConfigError(f"{args.workflow}: tasks.{unknown[0]}: its command is not known")
     if (elsewhere := waits_elsewhere(chain)) and not args.follow:
         raise ConfigError(
             f"{elsewhere[0]} needs a job of another cluster, which Slurm cannot wait for: add "
             "--follow"
         )
     submitted = state_file.Submitted(
-        workflow=name,
+        workflow=flow.name,
         deadline_s=deadline_s,
         submitted_s=time.time(),
         jobs=list(chain),
-        text=read_text(args.workflow),
+        text=text,
         confidence=args.confidence,
         hard=args.hard,
         budget=args.budget,

@@ -13,12 +13,15 @@ EXAMPLE = """\
   nimo lab plan workflow.yaml
   nimo lab plan --deadline now+2hours workflow.yaml
   nimo lab plan --submit --follow workflow.yaml
-  nimo lab plan --follow workflow.yaml           # go on with one that was submitted"""
+  nimo lab plan --follow workflow.yaml           # go on with one that was submitted
+  nimo lab plan --site site.yaml instance.json   # of WfCommons, Snakemake or Nextflow"""
 
 
 def add_arguments(add: Options) -> None:
     """Declare the options."""
-    add("workflow WORKFLOW", "YAML file", type=Path)
+    add("workflow WORKFLOW", "YAML file, or a workflow of another system", type=Path)
+    add("--site FILE", "storages, links and places, where WORKFLOW has none", type=Path)
+    add("--trace FILE", "trace of a Nextflow DAG: its tasks and run times", type=Path)
     add("--deadline TIME", "time by which all tasks must have ended", type=moment)
     add("--confidence SHARE", "probability of meeting the deadline (default: 0.95)", default=0.95)
     add("--submit", "submit the first plan")

@@ -193,8 +193,12 @@ def drawback(plan: Plan, first: Plan, deadline_s: float | None) -> str:
         parts.append(f"ends {duration_text(slower_s)} later{_because(plan, first)}")
     if dearer > 1e-9:
         parts.append(f"takes {dearer:.2g} node-hours more")
-    later = duration_text(max(slower_s, 0.0))
-    return "; ".join(parts) or f"ends {later} later for the same node-hours"
+    if parts:
+        return "; ".join(parts)
+    later_s = max(slower_s, plan.high_s - first.high_s)
+    later = f"may end {duration_text(later_s)} later" if later_s > 0 else "no later"
+    hours = f"{-dearer:.2g} node-hours less" if dearer < -1e-9 else "the same node-hours"
+    return f"{later}, for {hours}"
 
 
 def _because(plan: Plan, first: Plan) -> str:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.text.slurm_text import parse_size
 from slurm_plugin.config.yaml_text import convert, load_yaml, read_text
-from slurm_plugin.experiments.plan import workflow
+from slurm_plugin.experiments.plan import engine_dags, foreign, wfcommons, workflow
 
 _Made = TypeVar("_Made")
 #: Names stand in job names, in placeholders and in options of sbatch.
@@ -32,13 +32,38 @@ class WorkflowText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     deadline: str = ""
 
 
-def load(path: Path) -> workflow.Workflow:
-    """Read a workflow.
+def text_of(path: Path, site: Path | None = None, trace: Path | None = None) -> str:
+    """Read the text of a workflow; of one of another system with the site's places.
 
-    Raises ConfigError: the file cannot be read, is not YAML, or has a wrong value; the text names
-        place and fix.
+    site: file of storages, links and places.
+    trace: tasks and run times of a Nextflow DAG.
+    Raises ConfigError: a file cannot be read, or is of another kind.
     """
-    return parse(read_text(path), name=str(path))
+    text, name = read_text(path), str(path)
+    read = _foreign(text)
+    if read is None:
+        if site or trace:
+            raise ConfigError(f"{name}: it has its own places: leave out --site and --trace")
+        return text
+    if site is None:
+        raise ConfigError(
+            f"{name}: it has no places: name a file of storages, links and places with --site"
+        )
+    of_trace = {"trace": read_text(trace)} if trace else {}
+    if trace and read is not engine_dags.dag:
+        raise ConfigError(f"{name}: only a DAG of Nextflow has a --trace")
+    return foreign.with_site(read(text, name=name, **of_trace), read_text(site), name=str(site))
+
+
+def _foreign(text: str) -> Callable[..., foreign.ForeignWorkflow] | None:
+    """Give what reads a workflow of another system; None: it is one of ours."""
+    if text.lstrip().startswith("{") and '"schemaVersion"' in text:
+        return wfcommons.read
+    if re.match(r"\s*(?:strict )?digraph\b", text):
+        return engine_dags.dag
+    if engine_dags.is_dry_run(text):
+        return engine_dags.dry_run
+    return None
 
 
 def parse(text: str, *, name: str) -> workflow.Workflow:

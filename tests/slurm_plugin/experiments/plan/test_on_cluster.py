@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sacct_ingest.records import NodeProfile, Resource
-from sacct_ingest.store import Store
+from predictor.table import encode
+from sacct_ingest.records import KeyLevel, NodeProfile, Resource
+from sacct_ingest.store import FitRow, Store
 from slurm_plugin.experiments.learn.description import Journal, Stage, Trial
 from slurm_plugin.experiments.plan import site
+from tests.slurm_plugin.made import table
 
 NIMO = Path(sysconfig.get_path("scripts")) / "nimo"
 PARTITIONS = (
@@ -279,6 +281,56 @@ def test_planned_and_followed_over_two_clusters(cluster, slurm_cluster):
             ["mid-to-far", "second"],
             ["second", "mid-to-far"],
         )
+
+
+#: What 'snakemake --dry-run --printshellcmds' prints, in short.
+DRY_RUN = """\
+rule total:
+    input: out/a.n, out/b.n
+    output: out/total
+    jobid: 1
+Shell command: cat out/a.n out/b.n >out/total
+
+rule count:
+    input: raw
+    output: out/a.n
+    jobid: 2
+Shell command: wc -c <raw >out/a.n
+
+rule count:
+    input: raw
+    output: out/b.n
+    jobid: 3
+Shell command: wc -l <raw >out/b.n
+"""
+FAST = """
+storages: {{home: {{path: {work}/home}}, far: {{path: {work}/far}}}}
+links: [{{from: home, to: far, bandwidth: 100M, remote: false}}]
+places: {{fast: {{storage: far}}}}
+"""
+
+
+def test_a_workflow_of_snakemake_is_planned_submitted_and_followed(cluster):
+    """Its input is copied to where it runs, and its result home."""
+    file = workflow(cluster, "snake", "", FAST)
+    printed = file.parent / "dry.txt"
+    printed.write_text(DRY_RUN)
+    store = f"sqlite:///{file.parent}/nimo.db"
+    (file.parent / "nimo.yaml").write_text(f"mode: observe\nstore: {store}\n")
+    with Store.open(store, create=True) as known:
+        known.fits.replace([
+            FitRow(
+                level=KeyLevel.TAG, key=f"snakemake:{rule}", label=f"snakemake:{rule}",
+                verdict="reliable", model="amdahl", fitted_s=1.0,
+                payload=encode(table(level="tag", key=f"snakemake:{rule}",
+                                     label=f"snakemake:{rule}")),
+            )
+            for rule in ("count", "total")
+        ])  # fmt: skip
+    done = nimo(cluster, printed, "--submit", "--follow", "--fixed", f"--site={file}")
+    assert done.stdout.endswith("5 COMPLETED\n"), done.stdout
+    assert (file.parent / "home" / "out" / "total").read_text() == "4\n1\n"
+    assert (file.parent / "far" / "raw").exists()
 
 
 def test_slurm_says_when_a_job_was_last_on_a_node(cluster, monkeypatch):

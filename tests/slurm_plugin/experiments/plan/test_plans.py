@@ -191,8 +191,14 @@ def test_why_a_plan_is_not_the_first():
     )
     same = plan(step("x", 0, 100, nodes=2))
     assert drawback(same, first, None) == "takes 0.028 node-hours more"
-    assert drawback(first, first, None) == "ends 0 s later for the same node-hours"
-    assert drawback(first, later, None) == "ends 0 s later for the same node-hours"
+    assert drawback(first, first, None) == "no later, for the same node-hours"
+    assert drawback(first, later, None) == "no later, for 0.017 node-hours less"
+    # It ends as early in half of the cases, and later in some.
+    wider = replace(same, high_s=same.high_s + 30)
+    assert drawback(first, wider, None) == "no later, for 0.028 node-hours less"
+    assert drawback(replace(first, high_s=wider.high_s + 9), wider, None) == (
+        "may end 9 s later, for 0.028 node-hours less"
+    )
     a_second = replace(first, end_s=first.end_s + 1)
     assert drawback(a_second, first, None) == "ends 1 s later"
     # In time both: only node-hours count.  Late the one: the chance does.
