@@ -18,7 +18,6 @@ from math import log
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from predictor.checks import comparable, need_finite, need_positive
 from predictor.occupancy.functions import Function, Shape, Term, reference_of
@@ -207,6 +206,8 @@ class DemandRuns:
         full: runs that stalled, shape ``(runs,)``.
         idle_s: what a byte stalls beside the demand.
         """
+        from scipy.optimize import nnls  # noqa: PLC0415 - plans without samples do not wait for it
+
         took = self.compute_s + np.where(full, np.maximum(self.stall_s - idle_s, 0.0), 0.0)
         weighted = self.columns[:, chosen] / took[:, None]
         binding, some = full, np.zeros(len(chosen))

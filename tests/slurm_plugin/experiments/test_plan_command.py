@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from functools import partial
@@ -56,6 +58,18 @@ def test_prints_the_plan_and_how_it_would_be_submitted(flow, capsys):
     assert "--dependency=afterok:<sort>" in text.replace("'", "")
     assert "sort /home/ana/raw > /home/ana/out" in text
     assert not flow.with_suffix(".plan.json").exists()
+
+
+def test_a_plan_without_samples_does_not_wait_for_what_learns_from_them(flow):
+    code = (
+        "import sys; from slurm_plugin.cli.nimo import main; main(sys.argv[1:]); "
+        "print(*(one for one in ('scipy.optimize', 'scipy.stats') if one in sys.modules))"
+    )
+    words = ["lab", "plan", "--empty", "--json", str(flow)]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith("}\n\n")
 
 
 def test_a_later_deadline_takes_fewer_node_hours(flow, capsys):
