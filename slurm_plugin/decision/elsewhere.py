@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from sacct_ingest.runs.input_sizes import from_text
 from slurm_plugin.config.setting_types import Objective
-from slurm_plugin.decision.places import Choice, kinds_of_nodes, partitions_of
+from slurm_plugin.decision.places import Choice, kinds_of_nodes, measure_of, partitions_of
 from slurm_plugin.decision.situation import Situation
 from slurm_plugin.slurm.cluster_state import Cluster, ClusterViews
 from slurm_plugin.text.formatting import printable
@@ -39,9 +39,10 @@ def best_of_each_kind(choices: Sequence[Choice], objective: Objective) -> list[C
 
     Where they are as good the one that a job comes to without naming it is kept.
     """
-    best: dict[str, Choice] = {}
-    for choice in sorted(choices, key=lambda one: (one.rank(objective), not one.default)):
-        best.setdefault(choice.advice.node_type, choice)
+    best: dict[tuple[str, str], Choice] = {}
+    measure = measure_of(choices, objective)
+    for choice in sorted(choices, key=lambda one: (one.rank(measure), not one.default)):
+        best.setdefault((choice.advice.node_type, choice.gpu_type), choice)
     return list(best.values())
 
 

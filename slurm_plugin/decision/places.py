@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from math import inf
 
 from msgspec.structs import replace
@@ -11,10 +12,11 @@ from sacct_ingest.text.durations import duration_text
 from slurm_plugin.config.setting_types import Objective
 from slurm_plugin.decision.node_options import STARTING_S
 from slurm_plugin.decision.situation import Situation
-from slurm_plugin.decision.sizes import gpus_of
+from slurm_plugin.decision.sizes import gpus_of, with_gpu_type
 from slurm_plugin.protocol.advice_messages import Advice, PartitionRow, Row
 from slurm_plugin.protocol.request_messages import AllocationRequest
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
+from slurm_plugin.slurm.footprint import gpu_type_of
 from slurm_plugin.slurm.node_pool import NodeGroup, alternatives
 from slurm_plugin.slurm.partition_view import in_each_partition, terms_of
 from slurm_plugin.text.formatting import hours, percent, printable
@@ -39,6 +41,7 @@ class Choice:
     partition: str = ""  #: empty: no partition has nodes of this type alone
     constraint: str = ""
     cluster: str = ""  #: empty: the own one
+    gpus: str = ""  #: options that ask for its type of GPU
     default: bool = False  #: the job comes to this partition of another cluster without naming it
     own: bool = False  #: the job as it is asked for may run there
     unlike: bool = False  #: its nodes are of a kind of which the prediction says nothing
@@ -62,7 +65,13 @@ class Choice:
             ("partition", partition),
             ("constraint", self.constraint),
         )
-        return " ".join(f"--{name}={value}" for name, value in asked if value)
+        words = [f"--{name}={value}" for name, value in asked if value]
+        return " ".join((*words, *filter(None, [self.gpus])))
+
+    @property
+    def gpu_type(self) -> str:
+        """Type of GPU that the job does not name itself; types are upper or lower case."""
+        return self.gpus.partition("=")[2].partition(":")[0]
 
     @property
     def known(self) -> bool:
@@ -70,7 +79,7 @@ class Choice:
         refused = self.advice.verdict == Verdict.REFUSED
         return self.advice.nodes is not None and not (self.unlike or refused)
 
-    def rank(self, objective: Objective) -> tuple[bool, float]:
+    def rank(self, measure: "Measure") -> tuple[bool, float]:
         """Order the places by what the job shall be the best for; True: this cannot be told.
 
         A doubtful prediction counts with the late end of its interval.
@@ -81,26 +90,40 @@ class Choice:
         reliable = self.advice.verdict == Verdict.RELIABLE
         never_ran = self.untried or (not reliable and not self.advice.runs)
         run_s = row.time_s if reliable else row.high_s
-        if objective is Objective.TURNAROUND:
+        if measure is Measure.END:
             # Who gains nothing stays; a cluster is not left for a few seconds.
             stays_s = STARTING_S if (self.alike or self.cluster) and not self.own else 0.0
             return never_ran, (row.wait_s or 0.0) + (inf if run_s is None else run_s) + stays_s
         more = 1 + _CHEAPER if (self.alike or self.cluster) and not self.own else 1.0
         late = inf if run_s is None else run_s / row.time_s
-        return never_ran, _price(row, objective)[0] * more * late
+        return never_ran, getattr(row, measure) * more * late
 
 
 def _end_s(row: Row) -> float:
     return (row.wait_s or 0.0) + row.time_s
 
 
-def _price(row: Row, objective: Objective) -> tuple[float, str]:
-    """Give what a row takes of what the objective saves, and its word; node time where unknown."""
-    if objective is Objective.ENERGY and row.kwh:
-        return row.kwh, "kWh"
-    if objective is Objective.COST and row.cost:
-        return row.cost, "cost"
-    return row.node_hours, "node time"
+class Measure(StrEnum):
+    """What places are compared by: a field of rows, all of which have it."""
+
+    END = "end_s"
+    KWH = "kwh"
+    COST = "cost"
+    NODE_TIME = "node_hours"
+
+    @property
+    def word(self) -> str:
+        """As users read it."""
+        return {Measure.KWH: "energy", Measure.COST: "cost"}.get(self, "node time")
+
+
+def measure_of(choices: Iterable[Choice], objective: Objective) -> Measure:
+    """Give what the objective compares; node time where its own figure is missing in one place."""
+    if objective is Objective.TURNAROUND:
+        return Measure.END
+    wanted = Measure.KWH if objective is Objective.ENERGY else Measure.COST
+    rows = [row for choice in choices if choice.known and (row := choice.row) is not None]
+    return wanted if rows and all(getattr(row, wanted) for row in rows) else Measure.NODE_TIME
 
 
 def side_by_side(
@@ -115,7 +138,8 @@ def side_by_side(
     """
     if not _worth_showing(choices):
         return None
-    ranked = sorted(choices, key=lambda choice: (choice.rank(objective), not choice.own))
+    measure = measure_of(choices, objective)
+    ranked = sorted(choices, key=lambda choice: (choice.rank(measure), not choice.own))
     best = ranked[0]
     here = next((choice for choice in ranked if not choice.cluster), None)
     sure = best.known
@@ -127,6 +151,7 @@ def side_by_side(
             partition=choice.partition,
             cluster=choice.cluster or shown.cluster,
             constraint=choice.constraint,
+            gpu_type=choice.gpu_type,
             node_type=choice.advice.node_type,
             **{name: getattr(row, name) for name in _OF_ROW if row},
             verdict=_verdict(choice),
@@ -141,7 +166,7 @@ def side_by_side(
     if asked is None and here.known and here.options:
         shown.directive = f"#SBATCH {here.options}\n{shown.directive}"
     if sure and (asked is not None or best.cluster):
-        shown.place_text = _better(best, shown, objective)
+        shown.place_text = _better(best, shown, measure)
     return shown
 
 
@@ -149,7 +174,7 @@ def _worth_showing(choices: Sequence[Choice]) -> bool:
     """Whether there are two places of which something is known, and that are not the same."""
     known = [choice for choice in choices if not choice.unlike]
     ends_s = [_end_s(row) for choice in known if (row := choice.row) is not None]
-    typed = any(choice.advice.node_type for choice in known)
+    typed = any(choice.advice.node_type or choice.gpu_type for choice in known)
     return len(known) > 1 and (
         typed or max(ends_s, default=0.0) - min(ends_s, default=0.0) >= STARTING_S
     )
@@ -167,24 +192,28 @@ def _reason(choice: Choice) -> str:
     return "" if choice.advice.nodes else choice.advice.reason
 
 
-def _better(best: Choice, asked: Advice, objective: Objective) -> str:
+def _better(best: Choice, asked: Advice, measure: Measure) -> str:
     """Say what the best place gives beside what is asked for; empty: nothing to speak of."""
     row, own = best.row, Choice(advice=asked).row
     if row is None or own is None:
         return ""
     where = f"With {printable(best.options)} it would"
     later_s = _end_s(row) - _end_s(own)
-    if objective is Objective.TURNAROUND:
+    if measure is Measure.END:
         if -later_s < STARTING_S:
             return ""
         more = row.node_hours - own.node_hours
         cost = f"{hours(abs(more))} {asked.unit.word}-hours {'more' if more > 0 else 'less'}"
         return f"{where} end {duration_text(-later_s)} sooner, for {cost}."
-    (price, word), (before, _) = _price(row, objective), _price(own, objective)
+    if not getattr(own, measure):
+        measure = Measure.NODE_TIME
+    price, before = getattr(row, measure), getattr(own, measure)
     if price > (1 - _CHEAPER) * before:
         return ""
-    when = f"{duration_text(abs(later_s))} {'later' if later_s > 0 else 'sooner'}"
-    return f"{where} take {percent(1 - price / before)} less {word}, and end {when}."
+    when = "no later"
+    if abs(later_s) >= 1.0:
+        when = f"{duration_text(abs(later_s))} {'later' if later_s > 0 else 'sooner'}"
+    return f"{where} take {percent(1 - price / before)} less {measure.word}, and end {when}."
 
 
 def jobs_in_places(
@@ -204,7 +233,8 @@ def jobs_in_places(
         kept = not devices and all(dict(group.gres).get("gpu") for group in groups)
         too_short = job.time_limit and 60.0 * job.time_limit > (part.max_time_s or inf)
         if named or (groups and not kept and not too_short):
-            yield from _by_kind(one, groups, type_of)
+            for kind in _by_kind(one, groups, type_of):
+                yield from _by_gpu_type(kind, _groups(cluster, kind, part))
 
 
 def _groups(cluster: Cluster, job: AllocationRequest, part: Partition) -> Groups:
@@ -231,6 +261,15 @@ def _by_kind(
     words = () if job.features else _telling(groups, type_of)
     if words:
         yield from (replace(job, features=word) for word in words)
+    else:
+        yield job
+
+
+def _by_gpu_type(job: AllocationRequest, groups: Groups) -> Iterator[AllocationRequest]:
+    """Give a job that asks for GPUs of any type as it would be with each type that there is."""
+    types = {group.gpu_type for group in groups} - {""}
+    if len(types) > 1 and gpus_of(job, job.min_nodes)[1] and not gpu_type_of(job):
+        yield from (with_gpu_type(job, one) for one in sorted(types))
     else:
         yield job
 
@@ -281,7 +320,10 @@ def kinds_of_nodes(cluster: Cluster, names: Iterable[str]) -> set[tuple[object, 
     """Tell what the nodes of partitions are like."""
     parts = (cluster.partitions[name] for name in names if name in cluster.partitions)
     return {
-        (group.cpus, group.threads_core, group.mem_mib, group.gres, group.features)
+        (
+            *(group.cpus, group.threads_core, group.mem_mib),
+            *(group.gres, group.gpu_type, group.features),
+        )
         for part in parts
         for group in (part.pool.groups if part.pool else ())
     }

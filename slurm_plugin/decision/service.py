@@ -33,6 +33,7 @@ from slurm_plugin.decision.other_layouts import layout_rows
 from slurm_plugin.decision.places import Choice, is_own, is_unlike, jobs_in_places, side_by_side
 from slurm_plugin.decision.policy import Action, Decision, decide, opened_by_runs, remedies
 from slurm_plugin.decision.situation import PartitionContext, Situation
+from slurm_plugin.decision.sizes import gpu_options
 from slurm_plugin.decision.soft_plans import SoftPlans
 from slurm_plugin.decision.submitted_job import may_leave
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice
@@ -41,6 +42,7 @@ from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.protocol.request_messages import HookLevel, Job
 from slurm_plugin.protocol.status_messages import WaitAccuracy
 from slurm_plugin.slurm.cluster_state import Cluster, ClusterViews
+from slurm_plugin.slurm.footprint import gpu_type_of
 
 #: Does what follows from a decision and gives its record, if there is to be one.
 Book = Callable[[], DecisionRow | None]
@@ -405,7 +407,8 @@ class DecisionService:
             return []
         choices = []
         for place in jobs_in_places(cluster, case, self._contexts.type_of):
-            other = msgspec.structs.replace(job, partition=place.partition, features=place.features)
+            other = msgspec.structs.replace(job, **msgspec.structs.asdict(place))
+            gpus = gpu_options(place) if gpu_type_of(place) != gpu_type_of(job) else ""
             one = self._contexts.build(other, case.now_s, private=private)
             if one.partition is None or (table.node_type and not one.node_type):
                 continue
@@ -413,6 +416,7 @@ class DecisionService:
                 advice=self._advice(msgspec.structs.replace(one, rules=case.rules)),
                 partition=place.partition,
                 constraint=place.features if place.features != job.features else "",
+                gpus=gpus,
                 own=is_own(case, place),
                 unlike=not one.node_type and is_unlike(cluster, case, place),
                 alike=one.node_type in ("", case.node_type),

@@ -25,9 +25,9 @@ from sacct_ingest.runs.layout import SOME_SHAPE, UNKNOWN_GPUS, Each, Layout, Uni
 from sacct_ingest.scripts.script_sizes import fixed_number
 from slurm_plugin.decision.request import JobScript
 from slurm_plugin.protocol.decision_messages import Change
-from slurm_plugin.protocol.request_messages import ResourceRequest
+from slurm_plugin.protocol.request_messages import AllocationRequest, ResourceRequest
 from slurm_plugin.slurm.cluster_state import NodeRules, Partition
-from slurm_plugin.slurm.footprint import Footprint, footprint, gpu_count, gpu_type
+from slurm_plugin.slurm.footprint import Footprint, footprint, gpu_count, gpu_type_of
 
 _Resources = TypeVar("_Resources", bound=ResourceRequest)
 
@@ -323,10 +323,36 @@ def layouts_of(asked: AskedSizes, *, het: bool = False) -> tuple[Layout, ...]:
     return (*of_node, Layout(in_all=True, gpus=all_gpus, gpu_type=named))
 
 
-def gpu_type_of(job: ResourceRequest) -> str:
-    """Types of the GPUs that a job names; empty where it names none."""
-    requests = (job.tres_per_node, job.tres_per_job, job.tres_per_task, job.tres_per_socket)
-    return next((gpu_type(one) for one in requests if "gpu" in one), "")
+#: GPUs in a request, without a type.
+_ANY_GPUS = re.compile(r"(?<![^,/:])gpu(?:[:=](\d+))?(?=,|$)")
+_GPU_OPTIONS = {
+    "tres_per_job": "gpus",
+    "tres_per_node": "gpus-per-node",
+    "tres_per_task": "gpus-per-task",
+    "tres_per_socket": "gpus-per-socket",
+}
+
+
+def with_gpu_type(job: AllocationRequest, gpu_type: str) -> AllocationRequest:
+    """Give a job that asks for GPUs of any type as it would ask for those of one."""
+    typed = {
+        name: _ANY_GPUS.sub(lambda gpus: f"gpu:{gpu_type}:{gpus[1] or 1}", getattr(job, name))
+        for name in _GPU_OPTIONS
+    }
+    return replace(job, **typed)
+
+
+def gpu_options(job: ResourceRequest) -> str:
+    """Give the options of sbatch that ask for a job's GPUs; empty: it asks for none.
+
+    >>> gpu_options(ResourceRequest(tres_per_job="gres/gpu:a100:2"))
+    '--gpus=a100:2'
+    """
+    options = []
+    for name, option in _GPU_OPTIONS.items():
+        if found := re.search(r"(?<![^,/:])gpu[:=]([^,]+)", getattr(job, name)):
+            options.append(f"--{option}={found[1].replace('=', ':')}")
+    return " ".join(options)
 
 
 def gpus_of(job: ResourceRequest, nodes: int | None) -> tuple[int, int]:

@@ -62,6 +62,7 @@ class PartitionRow:
     partition: str  #: empty: no partition has nodes of this type alone
     cluster: str = ""  #: empty: none but the own one is compared
     constraint: str = ""  #: that asks for these nodes of the partition; empty: none
+    gpu_type: str = ""  #: empty: of any, or the job's own
     node_type: str = ""
     nodes: int | None = None  #: None: nothing is recommended there, ``reason`` says why
     time_s: float | None = None

@@ -176,6 +176,7 @@ def places_table(advice: Advice, *, now_s: float) -> cols.Table:
         ),
         cols.text_column("partition", "partition", as_text=cols.or_dash),
         cols.text_column("constraint", "constraint", worth=there("constraint", 8)),
+        cols.text_column("gpu_type", "GPUs", worth=there("gpu_type", 8)),
         cols.Column("own", "", as_text=_if("asked"), left=True, worth=1),
         cols.Column("nodes", advice.unit.plural),
         cols.Column("time_s", "run time", as_text=cols.SECONDS),

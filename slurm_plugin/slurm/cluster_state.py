@@ -32,6 +32,7 @@ class RawNode:
     mem_mib: int = 0
     mem_used_mib: int = 0
     gres: Mapping[str, int] = field(default_factory=dict)  #: devices by name, all types together
+    gpu_type: str = ""  #: of all of its GPUs; empty: unknown, or several
     gres_used: Mapping[str, int] = field(default_factory=dict)
     features: frozenset[str] = frozenset()
     partitions: tuple[str, ...] = ()

@@ -162,6 +162,21 @@ def gres(value: Any) -> dict[str, int]:
     return counts
 
 
+def gpu_type(value: Any) -> str:
+    """Type of a node's GPUs as sbatch takes it; empty: none, several, or unknown.
+
+    >>> gpu_type("gpu:A100:4(S:0-1),nic"), gpu_type("gpu:2"), gpu_type("gpu:a100:2,gpu:t4:1")
+    ('A100', '', '')
+    """
+    if isinstance(value, Mapping):
+        by_type = value.get("gpu")
+        types = {str(name) for name in by_type} if isinstance(by_type, Mapping) else set()
+    else:
+        parts = (part.split(":") for part in _WHICH.sub("", text(value)).split(","))
+        types = {part[1] if len(part) == 3 else "" for part in parts if part[0] == "gpu"}
+    return types.pop() if len(types) == 1 else ""
+
+
 def device(value: str) -> tuple[str, int] | None:
     """Name and count of ``gpu``, ``gpu:2``, ``gpu=2``, ``gpu:a100``, ``gpu:a100:2``.
 

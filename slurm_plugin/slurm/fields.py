@@ -34,6 +34,7 @@ NODE = (
     SlurmField("mem_mib", "Memory", ("real_memory",), to.count, "real_memory"),
     SlurmField("mem_used_mib", "AllocMem", ("alloc_memory",), to.count, "allocated_memory"),
     SlurmField("gres", "Gres", ("gres",), to.gres, "configured_gres"),
+    SlurmField("gpu_type", "Gres", ("gres",), to.gpu_type, "configured_gres"),
     SlurmField("gres_used", "GresUsed", ("gres_used",), to.gres, "allocated_gres"),
     SlurmField(
         "features", "Features", ("active_features", "features"), to.name_set, "active_features"

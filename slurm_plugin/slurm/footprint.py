@@ -54,6 +54,7 @@ class Footprint(msgspec.Struct, frozen=True):
             cpus=self.cpus,
             mem_mib=mem_mib if self.allowed else _NEVER_MIB,
             gres=self.gres,
+            gpu_type=gpu_type_of(job) if self.gres else "",
             whole=self.whole,
             constraint=job.features,
             excluded=job.exc_nodes,
@@ -146,6 +147,12 @@ def _tasks(job: ResourceRequest) -> int:
     if job.ntasks_per_node or not job.num_tasks:
         return job.ntasks_per_node or 1
     return ceil(job.num_tasks / (job.max_nodes or job.min_nodes or job.num_tasks))
+
+
+def gpu_type_of(job: ResourceRequest) -> str:
+    """Types of the GPUs that a job names; empty where it names none."""
+    requests = (job.tres_per_node, job.tres_per_job, job.tres_per_task, job.tres_per_socket)
+    return next((gpu_type(one) for one in requests if "gpu" in one), "")
 
 
 def devices(tres: str) -> tuple[tuple[str, int], ...]:

@@ -144,6 +144,7 @@ class NodeShare:
     cpus: int = 1
     mem_mib: int = 0
     gres: tuple[tuple[str, int], ...] = ()
+    gpu_type: str = ""  #: that the job names, in lower case; empty: any
     whole: bool = True  #: nothing else may run beside it
     constraint: str = ""  #: as ``--constraint`` has it
     excluded: str = ""  #: node list
@@ -166,6 +167,7 @@ class NodeGroup:
     threads_core: int = 1  #: CPUs of a core, where jobs get whole cores
     mem_mib: int
     gres: tuple[tuple[str, int], ...] = ()
+    gpu_type: str = ""  #: of all of their GPUs; empty: unknown, or several
     features: frozenset[str] = frozenset()
     steps: tuple[Step, ...]  #: rising; before the first nothing is free
     empty_s: float = inf  #: time from which it is unused
@@ -353,6 +355,8 @@ _SIMPLE = re.compile(r"[\w.:=-]+(?:[&|,][\w.:=-]+)*")
 def could_hold(group: NodeGroup, share: NodeShare) -> bool:
     """Whether an empty node of the group could hold the share."""
     if share.constraint and not _has_features(group.features, share.constraint):
+        return False
+    if share.gpu_type and group.gpu_type.lower() not in ("", share.gpu_type):
         return False
     return _holds((group.cpus, group.mem_mib, group.gres), share)
 

@@ -284,6 +284,7 @@ def _group(
         threads_core=node.threads_core if settings.whole_cores else 1,
         mem_mib=node.mem_mib,
         gres=tuple(sorted(node.gres.items())),
+        gpu_type=node.gpu_type,
         features=node.features,
         steps=steps,
         empty_s=empty_s,

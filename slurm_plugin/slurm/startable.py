@@ -126,6 +126,7 @@ def _usable(nodes: Sequence[RawNode]) -> dict[str, dict[NodeGroup, int]]:
                 cpus=node.cpus,
                 mem_mib=node.mem_mib,
                 gres=tuple(sorted(node.gres.items())),
+                gpu_type=node.gpu_type,
                 features=node.features,
                 steps=(),
             )
@@ -140,5 +141,10 @@ def _capped(group: NodeGroup, partition: RawPartition) -> NodeGroup:
     if most is None or most >= group.cpus:
         return group
     return NodeGroup(
-        cpus=most, mem_mib=group.mem_mib, gres=group.gres, features=group.features, steps=()
+        cpus=most,
+        mem_mib=group.mem_mib,
+        gres=group.gres,
+        gpu_type=group.gpu_type,
+        features=group.features,
+        steps=(),
     )

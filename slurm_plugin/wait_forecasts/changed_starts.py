@@ -254,6 +254,7 @@ def _group(node: RawNode) -> NodeGroup:
         cpus=node.cpus,
         mem_mib=node.mem_mib,
         gres=tuple(sorted(node.gres.items())),
+        gpu_type=node.gpu_type,
         features=node.features,
         steps=(),
     )

@@ -97,6 +97,7 @@ class Settings:
     conf: more lines for slurm.conf; they replace those with the same parameter.
     auth: how daemons and users are told apart: a key of `AUTHENTICATION`.
     gpus: how many GPUs each node claims to have.
+    gpu_types: types of these, of one node after the other; none: they have no type.
     name: ClusterName.
     cgroups: whether control groups keep jobs within their memory.
     """
@@ -112,12 +113,17 @@ class Settings:
     conf: tuple[str, ...] = ()
     auth: str = "munge"
     gpus: int = 0
+    gpu_types: tuple[str, ...] = ()
     name: str = "nimo"
     cgroups: bool = False
 
     def node_names(self) -> list[str]:
         """List the nodes' names: n1, n2, ..."""
         return [f"n{number}" for number in range(1, self.nodes + 1)]
+
+    def gpu_type(self, place: int) -> str:
+        """Type of the GPUs of one of the nodes; empty: it has none."""
+        return self.gpu_types[place % len(self.gpu_types)] if self.gpu_types else ""
 
 
 def files(layout: Layout, settings: Settings) -> dict[str, str]:
@@ -183,7 +189,16 @@ def _slurmdbd_conf(layout: Layout, settings: Settings) -> dict[str, object]:
 def _gres_conf(layout: Layout, settings: Settings) -> dict[str, object]:
     # A GPU without a file does not count; one line holds it all.
     last = settings.gpus - 1
-    return {"Name": f"gpu File={layout.etc}/gpu[0-{last}]"} if settings.gpus else {}
+    if not settings.gpus:
+        return {}
+    files = f"File={layout.etc}/gpu[0-{last}]"
+    if not settings.gpu_types:
+        return {"Name": f"gpu {files}"}
+    nodes = [
+        f"{name} Name=gpu Type={settings.gpu_type(place)} {files}"
+        for place, name in enumerate(settings.node_names())
+    ]
+    return {"NodeName": "\nNodeName=".join(nodes)}
 
 
 def _slurm_conf(layout: Layout, settings: Settings) -> dict[str, object]:
@@ -239,11 +254,16 @@ def _accounting(layout: Layout, settings: Settings) -> dict[str, object]:
 
 
 def _nodes(settings: Settings) -> list[str]:
-    gpus = f" Gres=gpu:{settings.gpus}" if settings.gpus else ""
+    def gpus(place: int) -> str:
+        words = ("gpu", settings.gpu_type(place), str(settings.gpus))
+        return f" Gres={':'.join(filter(None, words))}" if settings.gpus else ""
+
     return [
         f"NodeName={name} NodeHostname={name} NodeAddr=127.0.0.1 Port={port}"
-        f" CPUs={settings.cpus}{_cores(settings)} RealMemory=2000 Feature=plain{gpus}"
-        for name, port in zip(settings.node_names(), settings.ports[2:], strict=True)
+        f" CPUs={settings.cpus}{_cores(settings)} RealMemory=2000 Feature=plain{gpus(place)}"
+        for place, (name, port) in enumerate(
+            zip(settings.node_names(), settings.ports[2:], strict=True)
+        )
     ]
 
 

@@ -57,6 +57,7 @@ class SlurmCluster:
         machine's.
     auth: ``munge`` or, from 23.11 on, ``slurm``.
     gpus: how many GPUs each node claims to have.
+    gpu_types: types of these, of one node after the other; none: they have no type.
     name: its name.
     memory_cgroups: whether control groups keep jobs within their memory (`tests.cluster.cgroups`).
     beside: another cluster, which is up: this one shares its munge and its accounting, so that each
@@ -84,6 +85,7 @@ class SlurmCluster:
         release: str | None = None,
         auth: str = "munge",
         gpus: int = 0,
+        gpu_types: Sequence[str] = (),
         name: str = "nimo",
         memory_cgroups: bool = False,
         beside: SlurmCluster | None = None,
@@ -106,6 +108,7 @@ class SlurmCluster:
             conf=tuple(conf),
             auth=auth,
             gpus=gpus,
+            gpu_types=tuple(gpu_types),
             name=name,
             cgroups=memory_cgroups,
         )

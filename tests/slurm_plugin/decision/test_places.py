@@ -1,14 +1,17 @@
 """Places where a job may run are compared by its end, and by what it costs, where that is asked."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
+from predictor.facts import NodePower
 from slurm_plugin.config.setting_types import Objective
 from slurm_plugin.config.settings import Energy
 from slurm_plugin.decision.places import Choice, side_by_side
 from slurm_plugin.protocol.advice_messages import Advice, Row
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare
-from tests.slurm_plugin.decision.test_node_types import advise, advisor, learned, partition
+from tests.slurm_plugin.decision.test_node_types import advise, advisor, by_type, learned, partition
 from tests.slurm_plugin.made import NOW, job, table, thrifty
 from tests.slurm_plugin.reports.rows import advised
 
@@ -142,6 +145,49 @@ def test_the_cheapest_place_is_named_where_cost_is_what_counts():
     assert (rows["fast"].cost or 0) < (rows["slow"].cost or 0)
     named = made.advise(job(comment="nimo:objective=cost", partition="slow"), now_s=NOW)
     assert " less cost, and end " in named.place_text
+
+
+def powered(name, *, kwh, node_hours):
+    choice = one_row(name, 900.0, "reliable")
+    (row,) = choice.advice.rows
+    row.kwh, row.node_hours = kwh, node_hours
+    return choice
+
+
+@pytest.mark.parametrize(
+    ("there_kwh", "named"),
+    [(1.5, "fast"), (3.0, ""), (None, "")],  # no figure is no small one
+)
+def test_energy_is_compared_where_it_was_measured_in_each_place(there_kwh, named):
+    """Two kWh here; there less node time alone counts where nobody measured the power."""
+    here = powered("slow", kwh=2.0, node_hours=1.0)
+    there = powered("fast", kwh=there_kwh, node_hours=1.2)
+    advice = side_by_side([here, there], Objective.ENERGY, here.advice)
+    assert [one.kwh for one in advice.partitions] == [2.0, there_kwh]
+    if named:
+        assert advice.place_text == (
+            "With --partition=fast it would take 25 % less energy, and end no later."
+        )
+    else:
+        assert advice.place_text == ""
+
+
+def test_energy_that_was_not_measured_everywhere_leaves_node_time():
+    here = powered("slow", kwh=2.0, node_hours=1.0)
+    there = powered("fast", kwh=None, node_hours=0.5)
+    advice = side_by_side([here, there], Objective.ENERGY, here.advice)
+    assert " 50 % less node time, " in advice.place_text
+    (row,) = (one for one in advice.partitions if one.partition == "fast")
+    assert (row.kwh, row.recommended) == (None, True)
+
+
+def test_power_is_that_of_the_nodes_of_each_place():
+    watts = NodePower(100.0, 90.0, 110.0, 9, 6, 5)
+    prediction = learned(power=watts, by_type=(replace(by_type(), power=None),))
+    made = advisor(prediction, slow=partition("slow", "a"), fast=partition("fast", "c"))
+    rows = shown(made.advise(job(), now_s=NOW))
+    assert rows["slow"].kwh
+    assert rows["fast"].kwh is None
 
 
 def test_five_places_are_shown_and_all_on_request():
