@@ -14,7 +14,10 @@ import _bench
 
 Rows = Sequence[Mapping[str, Any]]
 #: Modules with the figures of one paper each: ``figures(directory, quick=...)`` makes its tables.
-PAPERS = ("_adept_figures", "_adrm_figures", "_nimo_figures", "_placement_figures")
+PAPERS = (
+    *("_adept_figures", "_adrm_figures", "_aprof_figures"),
+    *("_nimo_figures", "_placement_figures"),
+)
 
 
 def main() -> None:

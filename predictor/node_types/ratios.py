@@ -38,6 +38,7 @@ class TypeEvidence:
         type.
     sums: aprof's sums by node type and form.
     tasks_node: tasks on each node.
+    load: usual size of the problem, as tags have it; None: they name none.
     """
 
     reference: str
@@ -45,6 +46,7 @@ class TypeEvidence:
     utilisation: Sequence[tuple[int, float]] = ()
     sums: Mapping[str, Mapping[str, Sums]] = field(default_factory=dict)
     tasks_node: float = 1.0
+    load: float | None = None
 
     def amount(self, node_type: str, resource: str) -> float | None:
         """Amount of a resource on each node of a type, where it was measured."""
@@ -124,12 +126,12 @@ def _product(
     fit = _fitted(form, evidence, without)
     if fit is None:
         return None
+    of_job = {"tasks": evidence.tasks_node}
+    if evidence.load is not None:
+        of_job["load"] = evidence.load
     try:
         times = [
-            [
-                fit.predict({**figures, "nodes": float(n), "tasks": evidence.tasks_node}).time_s
-                for n in nodes
-            ]
+            [fit.predict({**figures, **of_job, "nodes": float(n)}).time_s for n in nodes]
             for figures in (evidence.figures.get(k, {}) for k in (target, evidence.reference))
         ]
     except ValueError:
@@ -166,6 +168,7 @@ WAYS: dict[str, tuple[Way, float]] = {
     "occupancy, network": (partial(_occupied, "network"), 0.35),
     "aprof": (partial(_product, "cpu"), 0.25),
     "aprof, tasks": (partial(_product, "cpu_tasks"), 0.30),
+    "aprof, load": (partial(_product, "load"), 0.25),
     "aprof, memory": (partial(_product, "memory"), 0.30),
     "aprof, CPU and memory": (partial(_product, "cpu_memory"), 0.30),
     "CPU speed": (partial(_scaled, "cpu"), 0.30),

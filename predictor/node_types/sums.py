@@ -12,6 +12,7 @@ import msgspec
 from predictor.node_types.product_form import Sums
 from predictor.node_types.recognition import NodeType, NodeTypes
 from sacct_ingest.records import JobState, KeyLevel
+from sacct_ingest.runs.submission import SIZE
 from sacct_ingest.store import Store
 from sacct_ingest.store.rows import Contribution, RunRow
 
@@ -22,6 +23,7 @@ FORMS: dict[str, tuple[str, ...]] = {
     "memory": ("nodes", "memory"),
     "cpu_tasks": ("nodes", "tasks", "cpu"),
     "cpu_memory": ("nodes", "cpu", "memory"),
+    "load": ("nodes", "cpu", "load"),
 }
 
 #: What a contribution has from its run as it is.
@@ -45,8 +47,13 @@ def contribution_of(run: RunRow, types: NodeTypes) -> Contribution:
         node_type=node_type.name if node_type else "",
         tasks_node=(run.tasks or run.nodes) / run.nodes,
         time_s=float(run.elapsed_s) if run.state == JobState.COMPLETED else 0.0,
-        figures=_encode(node_type.figures).decode() if node_type else "",
+        figures=_encode({**node_type.figures, **_load(run)}).decode() if node_type else "",
     )
+
+
+def _load(run: RunRow) -> dict[str, float]:
+    """Give the load that a run's tag names, its ``size`` (section 2.3); nothing without one."""
+    return {"load": run.numbers[SIZE]} if SIZE in run.numbers else {}
 
 
 def fold(

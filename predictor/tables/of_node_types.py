@@ -38,6 +38,7 @@ from predictor.tables.samples import samples_of
 from predictor.tables.settings import TableSettings
 from predictor.types import Curve, Point, Prediction, Verdict
 from sacct_ingest.records import JobState
+from sacct_ingest.runs.submission import SIZE
 from sacct_ingest.store.rows import RunRow
 
 #: Sums of an application by node type and form.
@@ -155,12 +156,14 @@ def gather_evidence(
             cpus = 1 if row.nodes == 1 and asked == 1 else row.cpus
             shares[row.nodes].append(min(1.0, row.cpu_s / (cpus * row.elapsed_s)))
     tasks = [row.tasks / row.nodes for row in rows if row.tasks and row.nodes]
+    loads = [row.numbers[SIZE] for row in rows if SIZE in row.numbers]
     return TypeEvidence(
         reference=reference,
         figures={name: one.figures for name, one in types.items()},
         utilisation=[(n, median(used)) for n, used in sorted(shares.items()) if n > 0],
         sums=sums,
         tasks_node=median(tasks) if tasks else 1.0,
+        load=median(loads) if loads else None,
     )
 
 

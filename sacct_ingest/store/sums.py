@@ -62,7 +62,7 @@ class NodeSums(StoreTable):
             time.label(column.name) if column.name == "elapsed_s" else column
             for column in ROW_COLUMNS
         ]
-        query = sa.select(*columns, runs.c.node_list, runs.c.digest)
+        query = sa.select(*columns, runs.c.node_list, runs.c.digest, runs.c.submission)
         query = query.select_from(runs.outerjoin(contributions, _SAME))
         query = query.where(sa.or_(new, other), runs.c.nodes > 0, runs.c.elapsed_s > 0)
         query, last = query.order_by(runs.c.id).limit(BATCH), 0

@@ -3,12 +3,13 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sacct_ingest.errors import PlotError, StoreError
+from predictor.job_table import for_type
+from sacct_ingest.errors import ConfigError, NoHistory, PlotError, StoreError
 from sacct_ingest.records import CURVE_LEVELS, LEARNING, KeyLevel, StandingRow
 from sacct_ingest.scripts.signature import names_of
 from slurm_plugin.cli import command_context, plot
@@ -50,8 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if args.application is None and args.plot not in (None, plot.TERMINAL):
         # "--plot wrf-d02": the option took the name for its file.
         args.application, args.plot = args.plot, plot.TERMINAL
-    if args.application is None and args.plot:
-        raise PlotError("which application? 'nimo predict' lists them")
+    _check_named(args)
     settings = command_context.user_settings(args)
     ask = Ask(op="applications", name=args.application or "", every=bool(args.all))
     answer = nimod_or_store(
@@ -76,7 +76,10 @@ def run(args: argparse.Namespace) -> int:
         listed = (t for t in tables if not names_of(t.label)[1].startswith(LEARNING))
         _print_list([t for t in listed if args.all or t.level in CURVE_LEVELS], args)
         return 0
-    matches = [curve_text.within(one) for one in matching_tables(tables, args.application)]
+    matches = matching_tables(tables, args.application)
+    if args.on:
+        matches = _on_types(matches, args, settings())
+    matches = [curve_text.within(one) for one in matches]
     if args.plot not in (None, plot.TERMINAL):
         if len(matches) > 1:
             keys = ", ".join(f"{table.key} ({table.level})" for table in matches)
@@ -84,6 +87,55 @@ def run(args: argparse.Namespace) -> int:
         plot.show(_picture(matches[0], args, settings()), args.plot)
     _print(matches, args, settings, standings)
     return 0
+
+
+def _check_named(args: argparse.Namespace) -> None:
+    """Refuse what needs an application where none is named."""
+    if args.application is None and args.plot:
+        raise PlotError("which application? 'nimo predict' lists them")
+    if args.application is None and args.on:
+        raise ConfigError(f"--on {args.on}: which application? 'nimo predict' lists them")
+
+
+def _on_types(
+    tables: "Sequence[PredictionTable]", args: argparse.Namespace, config: "Config"
+) -> "list[PredictionTable]":
+    """Give tables of an application for nodes of a type, or of all types that a cluster has.
+
+    Raises NoHistory: no such nodes were measured, or no table is about them.
+    """
+    known = {name for one in tables for name in _types_of(one)}
+    types = [args.on] if args.on in known else _types_of_cluster(args.on, known, config)
+    made = [
+        replace(for_type(one, node_type), node_type=node_type, by_type=())
+        for one in tables
+        for node_type in types
+        if node_type in _types_of(one)
+    ]
+    if not made:
+        raise NoHistory(
+            f"{args.application} has no prediction for nodes of the type {types[0]} yet; "
+            "'nimo fit' makes one"
+        )
+    return made
+
+
+def _types_of(table: "PredictionTable") -> list[str]:
+    """Name the node types that a table has times for; none where its own is not known."""
+    return [table.node_type, *(one.node_type for one in table.by_type)] if table.node_type else []
+
+
+def _types_of_cluster(name: str, known: Collection[str], config: "Config") -> list[str]:
+    with open_store(config) as store:
+        profiles = store.profiles.latest()
+    if types := sorted({one.node_type for one in profiles if one.cluster == name} - {""}):
+        return types
+    clusters = ", ".join(sorted({one.cluster for one in profiles})) or "none"
+    raise NoHistory(
+        f"no nodes of a type or a cluster {name!r} were measured; the application's types are "
+        f"{', '.join(sorted(known)) or 'not known'}, measured clusters {clusters}; 'nimo lab "
+        "profile' measures nodes"
+    )
 
 
 def _stored(config: "Config") -> Applications:
@@ -116,8 +168,8 @@ def _print(
             table = curve_text.curve_table(one, energy, time.time(), every=True)
             print(table.parsable(command_context.table_options(args)))
         return
-    shown = tables if args.all else curve_text.each_once(tables)
-    if len(shown) > 1 and not (args.all or args.plot):
+    shown = tables if args.all or args.on else curve_text.each_once(tables)
+    if len(shown) > 1 and not (args.all or args.on or args.plot):
         print(_choice(shown, args))
         return
     for number, one in enumerate(shown):
@@ -166,7 +218,8 @@ def _picture(table: "PredictionTable", args: argparse.Namespace, config: "Config
 
     runs: Sequence[RunRow] = ()
     with suppress(StoreError):  # nimod's tables are enough for a curve without single runs
-        if args.store or args.local or is_meant(config) or may_read_store(config):
+        # Runs on other types are none of these nodes.
+        if not args.on and (args.store or args.local or is_meant(config) or may_read_store(config)):
             with open_store(config) as store:
                 runs = last_runs(store, table)
     return of_table(table, runs, cluster=config.cluster)

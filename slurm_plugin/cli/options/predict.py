@@ -11,6 +11,7 @@ EXAMPLE = """\
   nimo predict
   nimo predict wrf-d02
   nimo predict -u ada --sort=-runs -o application,runs,verdict
+  nimo predict wrf-d02 --on oak
   nimo predict wrf-d02 --plot
   nimo predict wrf-d02 --plot wrf.svg
   nimo predict wrf-d02 -P | cut -d'|' -f1,2"""
@@ -19,6 +20,11 @@ EXAMPLE = """\
 def add_arguments(add: command_context.Options) -> None:
     """Declare the options."""
     add("application APPLICATION", "name of the application, or the start of its key", nargs="?")
+    add(
+        "--on NODE_TYPE|CLUSTER",
+        "predict for nodes of this type, or of the types that this cluster has",
+        default="",
+    )
     add("--all", "show all counts, and all that is known; without APPLICATION: list all")
     add.table("-o", "-n")
     add("-u --user USER", "list the applications of this user", default="")

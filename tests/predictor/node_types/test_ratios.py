@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from predictor.node_types.ratios import ObservedRatios, TypeEvidence, believe, ratio_at
+from predictor.node_types.product_form import Sums
+from predictor.node_types.ratios import WAYS, ObservedRatios, TypeEvidence, believe, ratio_at
 
 FIGURES = {
     "old": {"cpu": 400.0, "disk": 400.0},
@@ -35,3 +36,32 @@ def test_where_another_type_ran_the_way_that_was_right_there_is_believed():
     assert ratio_at(believed, evidence, "quick", None, (1,)).mean[0] == pytest.approx(
         math.log(0.25)
     )
+
+
+def test_runs_of_unlike_sizes_are_told_apart_by_the_load_of_their_tags():
+    """Half of a run goes with the CPU; the fast nodes had the large problems."""
+
+    def time_s(kind, load):
+        return load * (1 + 400 / FIGURES[kind]["cpu"])
+
+    forms = {"cpu": ("nodes", "cpu"), "load": ("nodes", "cpu", "load")}
+    ran = {"old": (1.0, 2.0, 3.0), "fast": (10.0, 20.0, 30.0)}
+    sums = {
+        kind: {
+            name: Sums.none(resources).add_all([
+                ({"nodes": float(n), "load": load, **FIGURES[kind]}, time_s(kind, load) / n)
+                for load in loads
+                for n in (1, 2, 4)
+            ])
+            for name, resources in forms.items()
+        }
+        for kind, loads in ran.items()
+    }  # fmt: skip
+    evidence = TypeEvidence(reference="old", figures=FIGURES, sums=sums, load=2.0)
+    way, _ = WAYS["aprof, load"]
+    said = way(evidence, "quick", (), (1, 4))
+    assert said.tolist() == pytest.approx([math.log(1.25 / 2)] * 2, abs=1e-6)
+    blind, _ = WAYS["aprof"]
+    assert abs(blind(evidence, "quick", (), (1,))[0] - math.log(1.25 / 2)) > 0.5
+    # Where tags name no size, the way has nothing to say.
+    assert way(TypeEvidence(reference="old", figures=FIGURES, sums=sums), "quick", (), (1,)) is None

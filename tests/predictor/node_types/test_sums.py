@@ -91,6 +91,24 @@ def test_each_run_is_in_the_sums_once(store):
     assert all_sums(store) == before
 
 
+def test_the_size_of_a_tag_is_the_load(store):
+    """Twice the size takes twice as long; one run names none, and is in the other forms alone."""
+    plain = runs()
+    tagged = [
+        msgspec.structs.replace(
+            one, elapsed_s=number * one.elapsed_s, comment=f"nimo:app=wrf,size={number}"
+        )
+        for number, one in enumerate(plain, 1)
+    ]
+    store.runs.add([*tagged, msgspec.structs.replace(plain[0], job_id=99)])
+    assert add(store) == 9
+    stored = all_sums(store)
+    assert stored["tag", "ann/wrf", "old", "load"].count == 4
+    assert stored["tag", "ann/wrf", "old", "cpu"].count == 5
+    both = stored["tag", "ann/wrf", "old", "load"].merge(stored["tag", "ann/wrf", "new", "load"])
+    assert (both.resources, both.count) == (("nodes", "cpu", "load"), 8)
+
+
 def test_the_order_does_not_matter(store, tmp_path):
     store.runs.add(runs())
     add(store)

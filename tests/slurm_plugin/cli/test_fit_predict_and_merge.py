@@ -17,7 +17,7 @@ from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.history import applications
 from slurm_plugin.web.data import Catalogue, CatalogueQuery, entry_of
-from tests.predictor.node_types.test_sums import add, all_sums, profiles, runs, same
+from tests.predictor.node_types.test_sums import add, all_sums, profiles, runs, same, true_s
 from tests.sacct_ingest.records import scaling_runs
 from tests.slurm_plugin.made import table
 
@@ -136,6 +136,63 @@ def test_an_unknown_name_proposes_one_that_looks_alike(use, capsys):
 
 
 _BY_TAG = ("tag", "nodes")
+
+
+@pytest.fixture
+def two_clusters(tmp_path, capsys):
+    """A store with runs on two types of nodes of pine; those of oak were measured alone."""
+    path = str(tmp_path / "nimo.db")
+    with Store.open(path, create=True) as store:
+        store.runs.add(runs())
+        store.profiles.add(profiles())
+        oak = {"huge": 5000.0, "tiny": 500.0}
+        store.profiles.add([replace(one, cluster="oak") for one in profiles(oak)])
+    assert main(["fit", "--store", path]) == 0
+    capsys.readouterr()
+    return path
+
+
+def test_an_application_is_predicted_on_a_type_and_on_a_cluster_where_it_never_ran(
+    two_clusters, capsys
+):
+    def predicted(on):
+        assert main(["predict", "wrf", "--on", on, "--json", "--store", two_clusters]) == 0
+        return {one["node_type"]: one for one in json.loads(capsys.readouterr().out)}
+
+    on_oak = predicted("oak")
+    assert list(on_oak) == ["huge", "tiny"]
+    for node_type, speed in (("huge", 5000.0), ("tiny", 500.0)):
+        table = on_oak[node_type]
+        truth = {n: true_s(n, speed) for n in table["nodes"]}
+        predictions = dict(zip(table["nodes"], table["median_s"], strict=True))
+        assert predictions == {n: pytest.approx(truth[n], rel=0.25) for n in truth}
+        assert (table["runs"], table["verdict"]) == (0, "doubtful")
+    assert predicted("huge") == {"huge": on_oak["huge"]}
+    assert predicted("new")["new"]["runs"] == 4
+
+
+def test_the_prediction_on_another_cluster_as_text(two_clusters, capsys):
+    assert main(["predict", "wrf", "--on", "oak", "--store", two_clusters]) == 0
+    text = capsys.readouterr().out
+    assert "nodes of the type huge" in text
+    assert "nodes of the type tiny" in text
+    assert "verdict: doubtful" in text
+    assert main(["predict", "wrf", "--on", "huge", "-P", "--store", two_clusters]) == 0
+    assert len(capsys.readouterr().out.splitlines()) > 4
+
+
+def test_where_nothing_was_measured_it_says_what_was(two_clusters, capsys):
+    assert main(["predict", "wrf", "--on", "elm", "--store", two_clusters]) == 3
+    reported = capsys.readouterr().err
+    assert "no nodes of a type or a cluster 'elm' were measured" in reported
+    assert "types are huge, new, old, tiny, measured clusters oak, pine" in reported
+    assert main(["predict", "--on", "oak", "--store", two_clusters]) != 0
+    assert "--on oak: which application?" in capsys.readouterr().err
+    with Store.open(two_clusters) as store:
+        elm = [replace(one, cluster="elm", node_type="odd") for one in profiles()[:1]]
+        store.profiles.add(elm)
+    assert main(["predict", "wrf", "--on", "elm", "--store", two_clusters]) == 3
+    assert "wrf has no prediction for nodes of the type odd yet;" in capsys.readouterr().err
 
 
 @pytest.fixture
