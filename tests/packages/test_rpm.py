@@ -35,6 +35,11 @@ def test_rpm_takes_it_with_the_projects_version():
     assert version in (stage.PROJECT / "pyproject.toml").read_text()
 
 
+def test_the_newest_entry_of_its_changelog_is_this_version():
+    entry = parsed("-P").partition("%changelog\n* ")[2].splitlines()[0]
+    assert entry.endswith(f" - {parsed('-q', '--qf', '%{version}')}-1")
+
+
 def test_it_lists_all_files_that_are_staged(tmp_path):
     root = tmp_path / "root"
     stage.stage(
@@ -67,6 +72,17 @@ def test_it_holds_all_that_a_site_needs():
     assert any(path.endswith("slurm_plugin/lua/job_submit.lua") for path in held)
     assert any(path.endswith("store/migrations/versions/0013_first_schema.py") for path in held)
     assert [path for path in held if ".build-id" in path] == []
+
+
+@whole
+@pytest.mark.skipif(shutil.which("rpmlint") is None, reason="rpmlint is not installed")
+def test_rpmlint_finds_no_error():
+    filters = stage.PROJECT / "packages" / "rpm" / "rpmlint.toml"
+    done = subprocess.run(
+        ["rpmlint", "-c", filters, WHOLE], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert " E: " not in done.stdout
 
 
 @whole
