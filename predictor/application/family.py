@@ -377,7 +377,8 @@ def _slopes(data: _Data, member: _Member) -> Floats:
     of_beyond = np.einsum("bt,btk->bk", shares[:, :, 0], exponents)
     beyond = data.references - member.constants
     # What lies below a constant part changes nothing.
-    return np.asarray(np.where(beyond > 0, of_beyond * data.references / np.abs(beyond), 0.0))
+    over = np.divide(data.references, beyond, out=np.zeros_like(beyond), where=beyond > 0)
+    return np.asarray(of_beyond * over)
 
 
 def _member(data: _Data, prior: _Prior, suspected: Sequence[int] = ()) -> _Member:

@@ -1,16 +1,16 @@
 """The prediction table of runs whose sizes differ: its rows are what their family says.
 
-Rows with many runs of their own stay as these say, moved to the sizes of reference.  The others,
-and counts that were never run, are read off the surface that all runs made together.  Intervals
-reach as far as runs that were left out were off (the jackknife+ of Barber et al., *Annals of
-Statistics* 49, 2021), and wider where folds of the runs disagree or no run is near.
+Rows are read off the surface that all runs made together, also those of counts that were never run.
+Rows with many runs of their own that drift stay as the last of these say, moved to the sizes of
+reference.  Intervals reach as far as runs that were left out were off (the jackknife+ of Barber et
+al., *Annals of Statistics* 49, 2021), and wider where folds of the runs disagree or no run is near.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import exp, hypot, log, log2
-from statistics import NormalDist, fmean, median
+from statistics import NormalDist, fmean, median, stdev
 
 from predictor.application.family import Family
 from predictor.application.surface import DOUBLED_SD, OWN_RUNS, at_references, best_of, changed_by
@@ -24,6 +24,8 @@ from sacct_ingest.store.rows import RunRow
 _COUNTS = 3
 #: Last runs whose level is that of a part.
 _LAST = 20
+#: Runs before one by which drift is seen.
+_BEFORE = 5
 #: Runs that the level of a family counts for beside those of a part.
 _LEVEL_RUNS = 1.0
 
@@ -84,8 +86,8 @@ class _Said:
         self._slice = at_references(table)
         self._counts = family.surface.counts
         self._repeats = {one.nodes: one.repeats for one in table.observed}
-        own = [row for row in rows if row.state.finished and row.elapsed_s > 0]
-        self._level = self._of_part(own) if family.several else 0.0
+        self._own = [row for row in rows if row.state.finished and row.elapsed_s > 0]
+        self._level = self._of_part(self._own) if family.several else 0.0
 
     def _of_part(self, rows: Sequence[RunRow]) -> float:
         """Give the log of the level of a part of the runs, over that of all."""
@@ -94,9 +96,26 @@ class _Said:
 
     def says(self, nodes: int) -> bool:
         """Whether the row of a count is the family's."""
-        if self._repeats.get(nodes, 0) >= OWN_RUNS:
+        if self._repeats.get(nodes, 0) >= OWN_RUNS and self._drifts(nodes):
             return False
         return nodes in self._repeats or len(self._counts) >= _COUNTS or self._inside(nodes)
+
+    def _drifts(self, nodes: int) -> bool:
+        """Whether the last runs before each run of a count surely said more of it than the family.
+
+        Runs are as if they had the references.  Without drift the median of few runs says less.
+        """
+        size_of = self._table.unit.size_of
+        logs = [log(row.elapsed_s) for row in self._own if size_of(row) == nodes]
+        middle = self._slice.logs(nodes)[0] + self._level
+        before = [median(logs[i - _BEFORE : i]) for i in range(_BEFORE, len(logs))][-_LAST:]
+        if len(before) < 2:
+            return True
+        after = logs[-len(before) :]
+        gains = [
+            abs(own - middle) - abs(own - last) for own, last in zip(after, before, strict=True)
+        ]
+        return fmean(gains) > stdev(gains) / math.sqrt(len(gains))
 
     def _inside(self, nodes: int) -> bool:
         return self._counts[0] <= nodes <= self._counts[-1]
