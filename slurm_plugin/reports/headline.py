@@ -111,15 +111,15 @@ def _applied(report: OutcomeReport, one: Effect) -> tuple[str, str]:
     better, worse = ("sooner", "later") if waited else ("shorter", "longer")
     text, verdict = _signed(saved, better, worse, jobs=one.jobs)
     other = one.other_node_hours.value
-    more = hours(one.node_hours)
+    cost = hours(one.node_hours)
     if other:
         share = one.node_hours / other - 1
-        more = f"{'−' if share < 0 else '+'}{percent(abs(share))}"
+        cost = f"{percent(abs(share))} {'fewer' if share < 0 else 'more'}"
     stopped = len(report.stopped) or "none"
     missing = "" if waited else "; waits are excluded, as predictions of them are too inaccurate"
     return (
         f"The {count(one.jobs, 'job')} whose {one.unit.word} count NIMO changed "
-        f"{'ended' if waited else 'ran'} {text}{' each' if one.jobs > 1 else ''}, at {more} "
+        f"{'ended' if waited else 'ran'} {text}{' each' if one.jobs > 1 else ''}, for {cost} "
         f"{one.unit.word}-hours{missing}; {one.later or 'none'} ended a minute or more later than "
         f"as asked, {stopped} stopped by a limit."
     ), verdict if waited else f"{worse if saved[0] < 0 else better} runs, waits unknown"
@@ -235,7 +235,9 @@ def _tasks(report: OutcomeReport) -> Iterator[Task]:
     rows = (one for one in report.problems if one.observe and one.application not in drifting)
     for one in rows:
         size = one.unit.counted(one.observe or 0)
-        text = f"run {printable(one.application)} once on {size}: that would help most"
+        text = (
+            f"run {printable(one.application)} once on {size}: that would improve predictions most"
+        )
         yield Task(text, application=one.application)
         break
     if report.observed and not report.applied:

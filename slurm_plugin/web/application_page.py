@@ -114,7 +114,7 @@ def one_application(view: View) -> str:
     steps = _advised(made) if made else []
     if (best := next_run(prediction, largest or inf)) is not None:
         size = prediction.unit.counted(best)
-        steps.append([f"{SIGNS[NEXT_RUN]} A run on {size} would help most"])
+        steps.append([f"{SIGNS[NEXT_RUN]} A run on {size} would improve its predictions most"])
     return view.render(
         "application.html.j2",
         prediction.label,

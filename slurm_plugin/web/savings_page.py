@@ -7,9 +7,11 @@ from functools import partial
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.durations import duration_text
 from slurm_plugin.evaluation.effects import Effect
+from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.evaluation.weeks import Week
 from slurm_plugin.reports.chart_marks import Chart
 from slurm_plugin.reports.headline import headline, saved_hours, saved_node_hours, title_of
+from slurm_plugin.reports.page import Figure
 from slurm_plugin.reports.time_charts import Moment, series
 from slurm_plugin.text.formatting import clock, count, hours, percent
 from slurm_plugin.text.table_columns import SECONDS, SHARE, Column, Table, text_column
@@ -38,9 +40,28 @@ def savings(view: View) -> str:
             for name, words in _PERIODS.items()
         ],
         zoom=zoom,
+        figures=list(_figures(report)),
         charts=[replace(one, zoom="weeks") for one in _charts(weeks, report.confidence)],
         table=_table(weeks, report.confidence),
     )
+
+
+def _figures(report: OutcomeReport) -> Iterator[Figure]:
+    """Sum up what was saved: what those who pay ask first."""
+    for one in report.applied:
+        word, jobs = one.unit.word, count(one.jobs, "changed job")
+        value, low, high = saved_node_hours(one)
+        yield Figure(f"{word.capitalize()}-hours saved", _signed(value), _ends(low, high, jobs))
+        (value, low, high), waited = saved_hours(one)
+        what = "Hours sooner" if waited else "Hours of running saved"
+        yield Figure(what, _signed(value), _ends(low, high, jobs))
+    if (kept := report.accuracy) and kept.inside is not None:
+        runs = f"of {count(kept.intervals, 'run')}, {percent(report.confidence)} promised"
+        yield Figure("Promises kept", percent(kept.inside), runs)
+
+
+def _ends(low: float, high: float, jobs: str) -> str:
+    return f"{_signed(low)} to {_signed(high)}, {jobs}"
 
 
 def _charts(weeks: Sequence[Week], confidence: float) -> Iterator[Chart]:

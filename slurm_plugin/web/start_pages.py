@@ -231,7 +231,10 @@ def _status(view: View) -> dict[str, Any]:
     state = next((one for one in _STATES if one in states), "skipped")
     age = f"{duration_text(max(time.time() - looked_s, 0.0))} ago"
     fine = [one.message for one in checks if one.state == "ok"]
-    told = [one.replace(" answers", f" answered {age}") for one in (_mode(view.site.config), *fine)]
+    told = [
+        one.replace(" answers", f" answered {age}")
+        for one in (f"mode: {_mode(view.site.config)}", *fine)
+    ]
     told += [f"looked at {age}"] * (bool(checks) and told[1:] == fine)
     bad = [one for one in checks if one.state != "ok"]
     return {"state": state, "word": _STATES[state], "told": told, "bad": bad, "icons": _ICONS}

@@ -94,7 +94,7 @@ def what_if(
         fewest=fewest,
         most=most,
         sentence=f"On {unit.counted(size)}: about {time_text}, {hours(node_hours)} "
-        f"{unit.word}-hours. Predicted are {fewest} to {most}.",
+        f"{unit.word}-hours. {fewest} to {most} are predicted.",
         figures=[
             Figure("Run time", time_text, _beside(table, advice, told.time_s)),
             Figure(

@@ -96,17 +96,20 @@ def test_nothing_heavy_is_loaded(module, allowed):
     assert loaded_by(module) & HEAVY <= allowed
 
 
-@pytest.mark.parametrize("words", [[], ["advise"], *(name.split() for name in COMMANDS)])
+HELPS = [[*name.split(), "--help"] for name in ("", "advise", *COMMANDS)]
+
+
+@pytest.mark.parametrize("words", [*HELPS, ["hook-path"]])
 def test_help_loads_options_alone(words):
     code = (
         "import sys; from slurm_plugin.cli.nimo import main\n"
-        "try: main([*sys.argv[1:], '--help'])\n"
+        "try: main(sys.argv[1:])\n"
         "finally: print(*sys.modules, file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
     )
-    assert "usage" in done.stdout.lower()
+    assert ("usage" if words[-1] == "--help" else "slurm_plugin/lua") in done.stdout.lower()
     loaded = done.stderr.split()
     slow = {"dataclasses", "json", "msgspec", "predictor", "socket", "subprocess", "yaml"}
     assert {name.partition(".")[0] for name in loaded} & (HEAVY | slow) == set()

@@ -3,12 +3,15 @@
 import argparse
 
 from slurm_plugin.config.settings_file import HOOKS
-from slurm_plugin.setup import install
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the folder, or what was written into another."""
-    written = [HOOKS] if args.install is None else install(args.install)
+    written = [HOOKS]
+    if args.install is not None:
+        from slurm_plugin.setup import install  # noqa: PLC0415 - reads the configuration
+
+        written = install(args.install)
     for path in written:
         print(path)
     return 0

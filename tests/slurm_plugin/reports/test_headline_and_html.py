@@ -170,9 +170,9 @@ def test_changed_jobs_are_compared_with_what_was_asked_for():
     wide = {"request_low_s": 1700.0, "request_high_s": 1900.0, "request_wait_s": 0.0}
     made = summed(*((decision(**wide), run(start_s=int(AT_S))) for _ in range(20)))
     assert made.benefit == (
-        "The 20 jobs whose node count NIMO changed ended 13 min sooner (12 min to 15 min) each, at "
-        "+11 % node-hours; none ended a minute or more later than as asked, none stopped by a "
-        "limit."
+        "The 20 jobs whose node count NIMO changed ended 13 min sooner (12 min to 15 min) each, "
+        "for 11 % more node-hours; none ended a minute or more later than as asked, none stopped "
+        "by a limit."
     )
     assert made.verdict == "it helps"
     assert made.trust == "100 % of 20 runs ended inside the 90 % interval."

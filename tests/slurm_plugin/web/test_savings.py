@@ -60,6 +60,19 @@ def test_each_week_says_what_was_saved_waited_and_kept(ask, history):
     assert len(re.findall("<tr>", text)) == weeks_of_decisions(history) + 1
 
 
+def test_what_was_saved_in_all_stands_at_the_top(ask, history):
+    text = unescape(ask("/savings").text)
+    top = re.search('<dl class="key">(.*?)</dl>', text, re.DOTALL)[1]
+    names = re.findall("<dt>(.*?)</dt>", top)
+    assert names[0] == "Node-hours saved"
+    assert names[1] in ("Hours sooner", "Hours of running saved")
+    assert names[-1] == "Promises kept"
+    number = r"−?[\d.,]+"
+    assert re.search(rf"<dd>{number}<small>{number} to {number}, 12 changed jobs</small>", top)
+    assert re.search(r"<dd>75 %<small>of 12 runs, 90 % promised</small>", top)
+    assert "<dl" not in ask("/savings", "eve", own("eve")).text
+
+
 def test_a_user_sees_the_savings_of_own_jobs_only(ask, history):
     assert "Node-hours saved" in ask("/savings", "ada", own("ada")).text
     text = ask("/savings", "eve", own("eve")).text

@@ -327,7 +327,7 @@ def test_the_overview_says_whether_nimo_runs_and_what_to_do(ask):
     assert [text.count(f"<h2>Does it {one}?</h2>") for one in ("run", "help")] == [1, 1]
     assert '<a href="#status">Put right 1 thing under' in text
     shown = Tags(text).text
-    assert "! It runs, with a warning: observe · nimod 0.2.0 answered 0 s ago" in shown
+    assert "! It runs, with a warning: mode: observe · nimod 0.2.0 answered 0 s ago" in shown
     assert "! warning: fitted 9 days ago nimo <fit>" in " ".join(shown.split())
 
 
