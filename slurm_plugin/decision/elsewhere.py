@@ -6,6 +6,7 @@ from sacct_ingest.runs.input_sizes import from_text
 from slurm_plugin.config.setting_types import Objective
 from slurm_plugin.decision.places import Choice, kinds_of_nodes, measure_of, partitions_of
 from slurm_plugin.decision.situation import Situation
+from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.slurm.cluster_state import Cluster, ClusterViews
 from slurm_plugin.text.formatting import printable
 
@@ -44,6 +45,15 @@ def best_of_each_kind(choices: Sequence[Choice], objective: Objective) -> list[C
     for choice in sorted(choices, key=lambda one: (one.rank(measure), not one.default)):
         best.setdefault((choice.advice.node_type, choice.gpu_type), choice)
     return list(best.values())
+
+
+def not_told_apart(advice: Advice) -> Advice:
+    """Say of an advice for another cluster where its run times are not of its own nodes."""
+    if advice.rows and not advice.node_type:
+        name = printable(advice.cluster)
+        text = f"Nobody measured the nodes of {name}: its run times are those of all runs."
+        advice.place_text = " ".join(filter(None, (advice.place_text, text)))
+    return advice
 
 
 def not_compared(silent: Mapping[str, str]) -> str:

@@ -24,6 +24,7 @@ from slurm_plugin.decision.elsewhere import (
     files_text,
     is_unlike_there,
     not_compared,
+    not_told_apart,
 )
 from slurm_plugin.decision.explore import PendingTries, RecentCounts
 from slurm_plugin.decision.levers.all_levers import tag_texts, with_adjustments
@@ -263,6 +264,10 @@ class DecisionService:
         confidence: required chance to make a deadline; 0: the site's.
         clusters: those that it names; none: the ones that its user may use are compared.
         """
+        if len(clusters) == 1 and (view := self.others.views.get(clusters[0])) is not None:
+            there = self._service_of(view)
+            advice = there.advise(job, now_s=now_s, private=private, confidence=confidence)
+            return not_told_apart(advice)
         try:
             with self._budget.counted():
                 case = self._contexts.build(job, now_s, private=private, guess=True)
@@ -360,18 +365,25 @@ class DecisionService:
     ) -> list[Choice]:
         """Advice for each place of another cluster where a job may run.
 
-        Partitions of this one mean nothing there.  A service of its own makes it: nothing of this
-        cluster's is looked up for that one.
+        Partitions of this one mean nothing there.
         """
-        most_s, cpu_clock = self._processor_time
-        config = msgspec.structs.replace(self._config, cluster=view.name)
-        there = DecisionService(config, new_id=str, cpu_clock=cpu_clock, most_s=most_s)
-        there.tables, there.cluster = self._tables, view
+        there = self._service_of(view)
         seen = [
             self._elsewhere(choice, view, job, case)
             for choice in there.choices(job, case, private=private)
         ]
         return best_of_each_kind(seen, case.request.objective)
+
+    def _service_of(self, view: Cluster) -> "DecisionService":
+        """Make a service for another cluster, so that nothing of this one is looked up for it.
+
+        What hooks do there is not known.
+        """
+        most_s, cpu_clock = self._processor_time
+        config = msgspec.structs.replace(self._config, cluster=view.name, mode=Mode.OBSERVE)
+        made = DecisionService(config, new_id=str, cpu_clock=cpu_clock, most_s=most_s)
+        made.tables, made.cluster = self._tables, view
+        return made
 
     def choices(self, job: Job, case: Situation, *, private: bool) -> list[Choice]:
         """Advice for each place of this cluster where a job of another one may run.

@@ -125,6 +125,15 @@ def test_clusters_that_the_job_names_are_compared(busy, named):
     )
 
 
+def test_a_job_for_the_other_cluster_alone_is_answered_for_that_one(busy):
+    site, _ = busy
+    advice = advised(site, "-N2", "-M", "pine", "-p", "wide")
+    assert (advice["cluster"], advice["partition"]) == ("pine", "wide")
+    assert all(row["wait_s"] < 60.0 for row in advice["rows"])
+    refused = site.advise("-N2", "-M", "bone", site.script, check=False)
+    assert "sbatch sends this job to the cluster bone, and nimod here knows oak" in refused.stderr
+
+
 def test_a_job_that_waits_for_one_of_here_stays(busy):
     site, _ = busy
     first = site.submit("-N1")

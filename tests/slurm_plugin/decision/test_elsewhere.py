@@ -95,6 +95,23 @@ def test_clusters_that_the_job_names_are_compared(clusters, there):
     assert bool(of_oak(advice)) == there
 
 
+def test_a_job_for_another_cluster_alone_is_answered_for_that_one():
+    there = [nodes_of_type_c(free_s=LATER_S), nodes("other", kind="z")]
+    advice = compared(learned(), [slow()], there, clusters=("oak",), partition="fast")
+    assert (advice.cluster, advice.partition, advice.node_type) == ("oak", "fast", "cedar")
+    assert advice.rows[0].wait_s == pytest.approx(LATER_S)
+    assert (advice.place_text, advice.submit_text) == ("", "")
+    assert not [row for row in advice.partitions if row.cluster != "oak"]
+
+
+def test_of_another_cluster_alone_without_types_that_is_said():
+    advice = compared(table(), [nodes("here")], [nodes("there")], clusters=("oak",), types={})
+    assert advice.cluster == "oak"
+    assert advice.place_text == (
+        "Nobody measured the nodes of oak: its run times are those of all runs."
+    )
+
+
 def test_silent_clusters_are_said_once():
     silent = {"elm": "no answer", "ash": "it hides its queue from NIMO"}
     advice = compared(learned(), [slow()], [], silent=silent)
