@@ -20,7 +20,7 @@ import _bench
 
 from sacct_ingest.text.admin_comment import Note, build
 from slurm_plugin.cli import waiting_jobs
-from slurm_plugin.slurm.pending_edits import Edit
+from slurm_plugin.slurm.job_edit import Edit
 from tests.cluster import SlurmCluster
 from tests.conftest import scratch_directory
 from tests.processes import wait_until

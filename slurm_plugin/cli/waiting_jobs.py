@@ -20,10 +20,10 @@ from slurm_plugin.protocol.status_messages import WaitRow, Waits
 from slurm_plugin.reports.pending_text import PendingAnswer, answer_of, edit_row
 from slurm_plugin.slurm import commands, sources
 from slurm_plugin.slurm.cluster_state import RawState
+from slurm_plugin.slurm.job_edit import Edit
 from slurm_plugin.slurm.limit_reasons import BindingLimit, binding_limit, limit_reason
 from slurm_plugin.slurm.limits import ASSOC_MGR
 from slurm_plugin.slurm.pending_edits import (
-    Edit,
     OwnAccess,
     edits_of,
     offered,
@@ -52,6 +52,7 @@ _COMMAS = 3  #: between fields of a user's association
 _PRIORITIES = ("sacctmgr", "-nP", "show", "qos", "format=Name,Priority")
 #: What of the queue is asked whatever the release.
 _PARTS = (sources.SINFO, sources.PARTITIONS, sources.RESERVATIONS, sources.LICENCES)
+_CHANGES_DEVICES = (23, 2)  #: release from which Slurm changes types of devices in the queue
 _BY_ITSELF = frozenset({"BeginTime", "Reservation"})  #: reasons that time takes away
 
 
@@ -295,6 +296,7 @@ def _access(seen: Look, job: PendingJob, facts: QueueFacts) -> OwnAccess:
     qos = tuple(name for name in dict.fromkeys(names) if name != job.qos)
     return OwnAccess(
         qos=qos,
+        changes_devices=seen.settings.release >= _CHANGES_DEVICES,
         priorities=qos_priorities(job, qos, seen.priorities, seen.settings.qos_weight),
         accounts=tuple(dict.fromkeys(row[1] for row in mine if row[1] != job.account)),
         binding=lambda made: _binding(seen, made, facts),
@@ -334,7 +336,7 @@ def test_options(job: PendingJob) -> tuple[str, ...]:
         "--exclude": job.excluded,
         "--licenses": ",".join(f"{name}:{n}" for name, n in job.licences.items()),
         "--reservation": job.reservation,
-        **job.devices,
+        **job.device_options,
     }
     options = [f"{name}={value}" for name, value in given.items() if value]
     return (*options, "--exclusive") if job.exclusive else tuple(options)

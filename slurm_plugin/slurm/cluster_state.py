@@ -38,6 +38,9 @@ class RawNode:
     partitions: tuple[str, ...] = ()
 
 
+_GPU_TYPE = "gres/gpu:"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawJob:
     """A job that waits, or has nodes."""
@@ -78,6 +81,12 @@ class RawJob:
         """Devices in total by name, those of all types together."""
         parts = ((name.partition("gres/"), n) for name, n in self.tres.items() if ":" not in name)
         return {name: n for (_, gres, name), n in parts if gres}
+
+    @property
+    def gpu_type(self) -> str:
+        """Type of GPU that it asks for, in lower case; empty: any, or several."""
+        types = [name.lower() for name in self.tres if name.startswith(_GPU_TYPE)]
+        return types[0].removeprefix(_GPU_TYPE) if len(types) == 1 else ""
 
 
 class NodeRules(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
 """What would start a job sooner that waits: changes that its own user may make in the queue: pure.
 
-Users may shorten a limit, lower node count and memory, and name another partition, QOS or account
-of theirs; whether nodes are shared only operators change (src/slurmctld/job_mgr.c, `_update_job`,
-of 22.05 and 26.05).
+Users may shorten a limit, lower node count and memory, and name another type of GPU, partition, QOS
+or account of theirs; whether nodes are shared only operators change (src/slurmctld/job_mgr.c,
+`_update_job`, of 22.05 and 26.05).
 """
 
 from collections import defaultdict
@@ -10,8 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, floor, inf
 
-from sacct_ingest.text.durations import duration_text, slurm_time
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.slurm.cluster_state import RawPartition
+from slurm_plugin.slurm.job_edit import (
+    NO_LONGER,
+    Edit,
+    in_partition,
+    on_devices,
+    on_nodes,
+    shorter,
+    with_memory,
+)
 from slurm_plugin.slurm.limit_reasons import (
     BindingLimit,
     LimitReason,
@@ -23,7 +32,6 @@ from slurm_plugin.slurm.limit_reasons import (
 from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.slurm.queue_facts import QueueFacts
 from slurm_plugin.slurm.start_plan import StartPlan
-from slurm_plugin.text.formatting import count
 
 #: A start up to this many seconds from now is one at once; a gain of less is none.
 AT_ONCE_S = 90.0
@@ -37,40 +45,12 @@ _MOST_ALIKE = 2  #: of one field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
-    """A change to a job that waits."""
-
-    fields: Mapping[str, str] = field(default_factory=dict)  #: of ``scontrol update``
-    release: bool = False  #: ``scontrol release``
-    what: str  #: "a time limit of 25 min"
-    caution: str = ""  #: what it costs: "if it needs no longer"
-    job: PendingJob  #: as it would be
-    passes: bool = False  #: it lets the job pass others: nothing where no start is known
-    start_s: float | None = None  #: None: not known
-    gain_s: float | None = None  #: by so much sooner; None: as it is it does not start
-    gain_low_s: float | None = None  #: nine in ten are between these; None: by limits alone
-    gain_high_s: float | None = None
-    chance: float | None = None  #: that it starts sooner at all; None: by limits alone
-    agreed: bool = False  #: Slurm takes such a job (``sbatch --test-only``)
-    slurm_s: float | None = None  #: when it would start it, by running jobs alone
-
-    @property
-    def argv(self) -> tuple[str, ...]:
-        """Command that does it; empty: it takes a new submission."""
-        if self.release:
-            return ("scontrol", "release", self.job.shown_id)
-        if not self.fields:
-            return ()
-        pairs = (f"{name}={value}" for name, value in self.fields.items())
-        return ("scontrol", "update", f"JobId={self.job.shown_id}", *pairs)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OwnAccess:
     """What a user may name instead."""
 
     qos: tuple[str, ...] = ()
     accounts: tuple[str, ...] = ()
+    changes_devices: bool = True  #: Slurm changes types of devices in the queue
     priorities: Mapping[str, int] = field(default_factory=dict)  #: of the job in each of these QOS
     #: the limit that would hold the job, changed so; None: none
     binding: Callable[[PendingJob], BindingLimit | None] = lambda _: None
@@ -215,55 +195,6 @@ _PARTITION = frozenset({
     "PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown", "PartitionInactive",
     "PartitionConfig", "AccountNotAllowed", "QOSNotAllowed",
 })  # fmt: skip
-_LONGER = "it may take longer on fewer"
-_NO_LONGER, _NO_MORE = "if it needs no longer", "if it needs no more"
-
-
-def shorter(job: PendingJob, limit_s: float, caution: str = _NO_LONGER) -> Edit:
-    """Give a job a shorter time limit, in whole minutes."""
-    limit_s = max(limit_s // 60, 1) * 60
-    return Edit(
-        fields={"TimeLimit": slurm_time(limit_s)},
-        what=f"with a time limit of {duration_text(limit_s)}",
-        caution=caution,
-        job=replace(job, limit_s=limit_s),
-    )
-
-
-def on_nodes(job: PendingJob, nodes: int) -> Edit:
-    """Give a job fewer nodes; what it takes in all stays, but for memory of each node.
-
-    Of one number alone Slurm 22.05 takes only the least.
-    """
-    memory = job.tres.get("mem", 0.0)
-    if job.mem_cpu_mib is None:
-        memory = memory * nodes / max(job.nodes, 1)
-    made = replace(
-        job, nodes=nodes, max_nodes=nodes, tres={**job.tres, "node": nodes, "mem": memory}
-    )
-    more = nodes > job.nodes
-    return Edit(
-        fields={"NumNodes": f"{nodes}-{nodes}"},
-        what=f"on {count(nodes, 'node')}",
-        caution="" if more else _LONGER,
-        job=made,
-    )
-
-
-def _with_memory(job: PendingJob, each_mib: int) -> Edit:
-    """Give a job less memory, for each CPU or each node as it asked."""
-    if job.mem_cpu_mib is not None:
-        name, of, total = "MinMemoryCPU", "CPU", float(each_mib * job.cpus)
-        made = replace(job, mem_cpu_mib=each_mib)
-    else:
-        name, of, total = "MinMemoryNode", "node", float(each_mib * job.nodes)
-        made = replace(job, mem_node_mib=each_mib)
-    return Edit(
-        fields={name: f"{each_mib}"},
-        what=f"with {each_mib}M of memory for each {of}",
-        caution=_NO_MORE,
-        job=replace(made, tres={**job.tres, "mem": total}),
-    )
 
 
 def _within_limit(job: PendingJob, limit: LimitReason, facts: QueueFacts) -> Iterator[Edit]:
@@ -283,7 +214,7 @@ def _within_limit(job: PendingJob, limit: LimitReason, facts: QueueFacts) -> Ite
     elif one.resource == "node" and left >= 1:
         yield on_nodes(job, floor(left))
     elif one.resource == "mem" and job.mem_node_mib and left >= job.nodes:
-        yield _with_memory(job, floor(left / job.nodes))
+        yield with_memory(job, floor(left / job.nodes))
 
 
 def _elsewhere(job: PendingJob, limit: LimitReason, access: OwnAccess) -> Iterator[Edit]:
@@ -337,20 +268,16 @@ def _within_memory(job: PendingJob, facts: QueueFacts) -> Iterator[Edit]:
     for name in job.partitions:
         one = facts.partitions.get(name)
         if one is not None and job.mem_node_mib and one.max_mem_node_mib:
-            yield _with_memory(job, one.max_mem_node_mib)
+            yield with_memory(job, one.max_mem_node_mib)
         elif one is not None and job.mem_cpu_mib and one.max_mem_cpu_mib:
-            yield _with_memory(job, one.max_mem_cpu_mib)
+            yield with_memory(job, one.max_mem_cpu_mib)
 
 
 def _partitions(job: PendingJob, facts: QueueFacts) -> Iterator[Edit]:
     """Name another partition whose own limits take the job."""
     for name, one in facts.partitions.items():
         if name not in job.partitions and takes(one, job):
-            yield Edit(
-                fields={"Partition": name},
-                what=f"in partition {name}",
-                job=replace(job, partitions=(name,)),
-            )
+            yield in_partition(job, name)
 
 
 def takes(one: RawPartition, job: PendingJob) -> bool:
@@ -379,6 +306,7 @@ def _sooner(
         *_fewer(job, plan),
         *_partitions(job, facts),
         *_other_nodes(job),
+        *_other_devices(job, facts, access),
         *_less_memory(job),
         *_shared(job),
     )
@@ -409,7 +337,7 @@ def _holes(
             ends = (t for t in free.times_s if t > begin_s and free.free_at(t) < job.nodes)
             hole_s = next(ends, inf) - begin_s - _SPARE_S
             if least_s <= hole_s < job.limit_s:
-                caution = _NO_LONGER
+                caution = NO_LONGER
                 if predicted_s:
                     caution += f" (predicted: up to {duration_text(ceil(predicted_s / 60) * 60)})"
                 yield shorter(job, hole_s, caution)
@@ -440,6 +368,28 @@ def _other_nodes(job: PendingJob) -> Iterator[Edit]:
             )
 
 
+def _other_devices(job: PendingJob, facts: QueueFacts, access: OwnAccess) -> Iterator[Edit]:
+    """Name another type of the same devices, of as many nodes as the job asks for."""
+    for kind, total in job.device_types.items():
+        each = ceil(total / max(job.nodes, 1))
+        for name, types in facts.device_types.items():
+            for other, on_nodes_each in types.items():
+                able = sum(count >= each for count in on_nodes_each)
+                if other.lower() == kind.lower() or able < job.nodes:
+                    continue
+                made = on_devices(job, kind, other, in_queue=access.changes_devices)
+                if name in job.partitions:
+                    yield made
+                elif kind not in types and takes(facts.partitions[name], job):
+                    there = in_partition(made.job, name)
+                    yield replace(
+                        made,
+                        fields={**made.fields, **there.fields} if made.fields else {},
+                        what=f"{made.what} {there.what}",
+                        job=there.job,
+                    )
+
+
 def _sooner_qos(job: PendingJob, access: OwnAccess) -> Iterator[Edit]:
     """Name another QOS of the user's in which the job has a higher priority."""
     for name, priority in access.priorities.items():
@@ -454,7 +404,7 @@ def _sooner_qos(job: PendingJob, access: OwnAccess) -> Iterator[Edit]:
 def _less_memory(job: PendingJob) -> Iterator[Edit]:
     each = job.mem_cpu_mib or job.mem_node_mib
     if each and not job.exclusive:
-        yield from (_with_memory(job, max(floor(share * each), 1)) for share in _LESS_MEMORY)
+        yield from (with_memory(job, max(floor(share * each), 1)) for share in _LESS_MEMORY)
 
 
 def _shared(job: PendingJob) -> Iterator[Edit]:

@@ -53,7 +53,8 @@ class PendingJob:
     max_nodes: int | None = None
     cpus: int = 1
     tres: Mapping[str, float] = field(default_factory=dict)  #: in total, memory in MiB
-    devices: Mapping[str, str] = field(default_factory=dict)  #: options of sbatch that ask for them
+    #: what asks for its devices, as Slurm shows it: ``TresPerNode``, ``gres/gpu:a100:2``
+    devices: Mapping[str, str] = field(default_factory=dict)
     mem_node_mib: int | None = None
     mem_cpu_mib: int | None = None
     features: str = ""
@@ -71,6 +72,44 @@ class PendingJob:
         """Whether it takes some of the nodes of its partitions only."""
         which = (self.node_list, self.excluded, self.features, self.reservation, self.devices)
         return any(which)
+
+    @property
+    def device_options(self) -> dict[str, str]:
+        """Options of sbatch that ask for its devices.
+
+        >>> PendingJob(job_id=1, devices={"TresPerJob": "gres:gpu:a100:2"}).device_options
+        {'--gpus': 'a100:2'}
+        """
+        found = {}
+        for name, option, before in _DEVICES:
+            asked = [one.removeprefix(before) for one in self._asked(name, before)]
+            if asked:
+                found[option] = ",".join(asked)
+        return found
+
+    @property
+    def device_types(self) -> dict[str, float]:
+        """GPUs in total whose type it asks for.
+
+        >>> asked = {"TresPerNode": "gres/gpu:a100:1,gres/shard:2"}
+        >>> PendingJob(job_id=1, tres={"gres/gpu": 4.0}, devices=asked).device_types
+        {'gpu:a100': 4.0}
+        """
+        types = (converters.gpu_type(one) for name, _, _ in _DEVICES for one in self._asked(name))
+        # Types are in the list of resources where the accounting counts them.
+        every = self.tres.get("gres/gpu", 1.0)
+        return {f"gpu:{one}": self.tres.get(f"gres/gpu:{one}", every) for one in types if one}
+
+    @property
+    def gpu_type(self) -> str:
+        """Type of GPU that it asks for, in lower case; empty: any, or several."""
+        types = [one.partition(":")[2].lower() for one in self.device_types]
+        return types[0] if len(types) == 1 else ""
+
+    def _asked(self, name: str, before: str = "") -> list[str]:
+        found = _DEVICE.finditer(self.devices.get(name, ""))
+        asked = (one["name"].replace("=", ":") for one in found)
+        return [one for one in asked if one.startswith(before)]
 
     @property
     def shown_id(self) -> str:
@@ -129,7 +168,7 @@ def _pending_job(record: str) -> PendingJob | None:
         cpus=_number(fields.get("NumCPUs", "").partition("-")[0]) or 1,
         # 22.05 has one word for what was asked for and what was given.
         tres=converters.tres(fields.get("ReqTRES") or fields.get("TRES") or ""),
-        devices=_devices(fields),
+        devices={name: value for name, _, _ in _DEVICES if (value := _word(fields.get(name, "")))},
         mem_node_mib=_mebibytes(fields.get("MinMemoryNode", "")),
         mem_cpu_mib=_mebibytes(fields.get("MinMemoryCPU", "")),
         features=_word(fields.get("Features", "")),
@@ -163,17 +202,6 @@ _DEVICES = (
 )
 #: One of them: ``gres:gpu:a100:2`` in 22.05, ``gres/gpu:a100:2``, ``gres/gpu:a100=2``.
 _DEVICE = re.compile(r"gres[:/](?P<name>[^,=]+(?:=\d+)?)")
-
-
-def _devices(fields: Mapping[str, str]) -> dict[str, str]:
-    """Write the options that ask for a job's devices."""
-    found = {}
-    for name, option, before in _DEVICES:
-        asked = [one["name"].replace("=", ":") for one in _DEVICE.finditer(fields.get(name, ""))]
-        asked = [one.removeprefix(before) for one in asked if one.startswith(before)]
-        if asked:
-            found[option] = ",".join(asked)
-    return found
 
 
 def _is_exclusive(fields: Mapping[str, str]) -> bool:

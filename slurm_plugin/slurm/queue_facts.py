@@ -26,6 +26,8 @@ class QueueFacts:
     idle: int = 0  #: nodes of its partitions with no job
     idle_named: int = 0  #: the same of those that it names, if it names any
     nodes: int = 0  #: nodes of its partitions that are up
+    #: by partitions and types of devices, as ``gpu:a100``: how many each node has that has any
+    device_types: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     unusable: tuple[str, ...] = ()  #: nodes that it names and that are down or drained
     partitions: Mapping[str, RawPartition] = field(default_factory=dict)
     closing: RawReservation | None = None  #: the next that its limit reaches into
@@ -68,6 +70,7 @@ def facts_of(raw: RawState, job: PendingJob, *, now_s: float, private: bool = Fa
         idle=sum(node.cpus_used == 0 for node in usable),
         idle_named=sum(node.cpus_used == 0 and node.name in names for node in usable),
         nodes=len(usable),
+        device_types=_device_types(raw) if job.device_types else {},
         unusable=tuple(sorted(unusable)),
         partitions=partitions,
         closing=min(closing, key=lambda one: one.start_s, default=None),
@@ -78,6 +81,17 @@ def facts_of(raw: RawState, job: PendingJob, *, now_s: float, private: bool = Fa
             bool(array) and one.array_id == array and one.state not in WAITS for one in raw.jobs
         ),
     )
+
+
+def _device_types(raw: RawState) -> Mapping[str, Mapping[str, Sequence[int]]]:
+    """List how many GPUs of each type the usable nodes of each partition have."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for node in raw.nodes:
+        if node.gpu_type and node.state.isdisjoint(UNUSABLE):
+            for name in node.partitions:
+                of_type = found.setdefault(name, {}).setdefault(f"gpu:{node.gpu_type}", [])
+                of_type.append(node.gres["gpu"])
+    return found
 
 
 def jobs_before(raw: RawState, job: PendingJob) -> Sequence[RawJob]:

@@ -55,14 +55,15 @@ class StartPlan:
     def share(self, job: PendingJob) -> NodeShare:
         """Give what a job takes of each node."""
         excluded = ",".join(filter(None, (job.excluded, self._others(job))))
-        if job.exclusive:
-            return NodeShare(constraint=job.features, excluded=excluded)
         nodes = max(job.nodes, 1)
+        if job.exclusive:
+            return NodeShare(constraint=job.features, gpu_type=job.gpu_type, excluded=excluded)
         gres = {n.partition("gres/")[2]: v for n, v in job.tres.items() if n.startswith("gres/")}
         return NodeShare(
             cpus=ceil(job.cpus / nodes),
             mem_mib=ceil(job.tres.get("mem", 0.0) / nodes) if self._counts_memory else 0,
             gres=tuple(sorted((n, ceil(v / nodes)) for n, v in gres.items() if ":" not in n)),
+            gpu_type=job.gpu_type,
             whole=False,
             constraint=job.features,
             excluded=excluded,

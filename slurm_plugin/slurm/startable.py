@@ -8,6 +8,7 @@ not count.  Pure.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import ceil, inf
 from typing import NamedTuple
 
@@ -39,13 +40,14 @@ def waits_for_nodes(reason: str) -> bool:
 
 def share_of_each(job: RawJob, *, counts_memory: bool) -> NodeShare:
     """Tell what a waiting job takes of each node, as if it were dealt out evenly."""
-    if job.alone or "cpu" not in job.tres:
-        return NodeShare(constraint=job.features)
     nodes = max(job.nodes, 1)
+    if job.alone or "cpu" not in job.tres:
+        return NodeShare(constraint=job.features, gpu_type=job.gpu_type)
     return NodeShare(
         cpus=ceil(job.tres["cpu"] / nodes),
         mem_mib=ceil(job.tres.get("mem", 0) / nodes) if counts_memory else 0,
         gres=tuple(sorted((name, ceil(n / nodes)) for name, n in job.devices.items())),
+        gpu_type=job.gpu_type,
         whole=False,
         constraint=job.features,
     )
@@ -117,19 +119,24 @@ class StartableJobs:
         return frozenset().union(*flags)
 
 
+def empty_node(node: RawNode) -> NodeGroup:
+    """Give what a node has with no job on it."""
+    return NodeGroup(
+        cpus=node.cpus,
+        mem_mib=node.mem_mib,
+        gres=tuple(sorted(node.gres.items())),
+        gpu_type=node.gpu_type,
+        features=node.features,
+        steps=(),
+    )
+
+
 def _usable(nodes: Sequence[RawNode]) -> dict[str, dict[NodeGroup, int]]:
     """Count the usable nodes of each partition by what they have, empty."""
     counts: dict[str, dict[NodeGroup, int]] = defaultdict(dict)
     for node in nodes:
         if node.state.isdisjoint(UNUSABLE):
-            group = NodeGroup(
-                cpus=node.cpus,
-                mem_mib=node.mem_mib,
-                gres=tuple(sorted(node.gres.items())),
-                gpu_type=node.gpu_type,
-                features=node.features,
-                steps=(),
-            )
+            group = empty_node(node)
             for name in node.partitions:
                 counts[name][group] = counts[name].get(group, 0) + 1
     return counts
@@ -140,11 +147,4 @@ def _capped(group: NodeGroup, partition: RawPartition) -> NodeGroup:
     most = partition.max_cpus_node
     if most is None or most >= group.cpus:
         return group
-    return NodeGroup(
-        cpus=most,
-        mem_mib=group.mem_mib,
-        gres=group.gres,
-        gpu_type=group.gpu_type,
-        features=group.features,
-        steps=(),
-    )
+    return replace(group, cpus=most)

@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from predictor.waits.simulation import QueuedJob, starts_behind
 from sacct_ingest.text.hostlist import expand
-from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawState
+from slurm_plugin.slurm.cluster_state import RawJob, RawState
+from slurm_plugin.slurm.job_edit import Edit
 from slurm_plugin.slurm.limits import LimitTables
 from slurm_plugin.slurm.node_pool import NodeGroup, could_hold
-from slurm_plugin.slurm.pending_edits import Edit
 from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.slurm.slurm_conf import SlurmConf
-from slurm_plugin.slurm.startable import share_of_each
+from slurm_plugin.slurm.startable import empty_node, share_of_each
 from slurm_plugin.wait_forecasts.simulated_queue import (
     PartitionQueue,
     QueueScene,
@@ -181,7 +181,7 @@ class ChangedStarts:
             nodes=form.nodes,
             max_nodes=form.max_nodes,
             limit_s=form.limit_s,
-            tres={**own.tres, **form.tres, "cpu": float(form.tres.get("cpu", form.cpus))},
+            tres=_tres(form, own),
             alone=form.exclusive,
             features=form.features,
             reservation="",
@@ -221,7 +221,7 @@ class ChangedStarts:
         able: dict[NodeGroup, bool] = {}
         found = []
         for name in members:
-            group = _group(scene.nodes[name])
+            group = empty_node(scene.nodes[name])
             if (fits := able.get(group)) is None:
                 fits = able[group] = could_hold(group, share)
             if fits:
@@ -249,15 +249,10 @@ class ChangedStarts:
         return max(begin_s, 0.0)
 
 
-def _group(node: RawNode) -> NodeGroup:
-    return NodeGroup(
-        cpus=node.cpus,
-        mem_mib=node.mem_mib,
-        gres=tuple(sorted(node.gres.items())),
-        gpu_type=node.gpu_type,
-        features=node.features,
-        steps=(),
-    )
+def _tres(form: PendingJob, own: RawJob) -> dict[str, float]:
+    """Give what a form takes in total, devices by their types, too."""
+    types = {f"gres/{kind}": amount for kind, amount in form.device_types.items()}
+    return {**(form.tres or own.tres), **types, "cpu": float(form.tres.get("cpu", form.cpus))}
 
 
 def compared(

@@ -18,9 +18,10 @@ from predictor.waits.simulation import Arrivals, QueuedJob, QueueState
 from predictor.waits.workload import ArrivalDemand, PastArrivals
 from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawState
 from slurm_plugin.slurm.limits import LimitTables
+from slurm_plugin.slurm.node_pool import NodeGroup, NodeShare, could_hold
 from slurm_plugin.slurm.outlook import NodeUnits
 from slurm_plugin.slurm.slurm_conf import SlurmConf
-from slurm_plugin.slurm.startable import UNUSABLE, WAITS, StartableJobs
+from slurm_plugin.slurm.startable import UNUSABLE, WAITS, StartableJobs, empty_node
 
 #: What is predicted of a job's run time: log quantiles, and a number for its application.
 RunTimes = Callable[[RawJob], tuple[tuple[float, ...], int]]
@@ -138,7 +139,7 @@ class QueueScene:
         overlap = {name: len(own & other) / len(other) for name, other in self.members.items()}
         units = self._units(own, overlap)
         running = [*self._running(own, units), *self._unseen(own, units)]
-        every = self._waiting(names, overlap)
+        every = self._waiting(names, own, overlap)
         waiting = sorted(
             (one for one in every if before is None or one.place < before),
             key=lambda one: one.place,
@@ -202,8 +203,10 @@ class QueueScene:
             taken = max(hidden * units.units // units.nodes, 1)
             yield QueuedJob(units=taken, limit_s=_FOREVER_S)
 
-    def _waiting(self, names: Sequence[str], overlap: Mapping[str, float]) -> "Iterator[_Waiting]":
-        places: dict[Sequence[str], tuple[float, int, bool]] = {}
+    def _waiting(
+        self, names: Sequence[str], own: frozenset[str], overlap: Mapping[str, float]
+    ) -> "Iterator[_Waiting]":
+        places: dict[tuple[Sequence[str], NodeShare | None], tuple[float, int, bool]] = {}
         for job in self.raw.jobs:
             if job.state not in WAITS or job.reservation:
                 continue
@@ -211,17 +214,21 @@ class QueueScene:
             able = self.startable.fitting(job) if later else self.startable.partitions(job)
             if not able:
                 continue
-            if (where := places.get(able)) is None:
-                where = places[able] = self._where(able, names, overlap)
-            part, tier, own = where
+            key = able, None if names else _particular(job)
+            if (where := places.get(key)) is None:
+                part, tier, inside = self._where(able, names, overlap)
+                if part and key[1] is not None:
+                    part = self._part(able, key[1], own)
+                where = places[key] = part, tier, inside
+            part, tier, inside = where
             if not part:
                 continue
             # Of others' small jobs so many count in full as have their nodes here.
-            if not own and (job.job_id or 0) * _GOLDEN % 1.0 >= part * job.nodes:
+            if not inside and (job.job_id or 0) * _GOLDEN % 1.0 >= part * job.nodes:
                 continue
             place = (-tier, -job.priority, job.submit_s, job.job_id or 0)
             begin_s = max(job.start_s - self.now_s, 0.0) if later else 0.0
-            yield _Waiting(place, job, part, begin_s, own)
+            yield _Waiting(place, job, part, begin_s, inside)
 
     def _where(
         self, partitions: Sequence[str], names: Sequence[str], overlap: Mapping[str, float]
@@ -230,6 +237,18 @@ class QueueScene:
         part = max((overlap.get(name, 0.0) for name in partitions), default=0.0)
         tier = max((self.tiers.get(name, 1) for name in partitions), default=1)
         return part, tier, not frozenset(names).isdisjoint(partitions)
+
+    def _part(self, partitions: Sequence[str], share: NodeShare, own: frozenset[str]) -> float:
+        """Part of the nodes that could take a share of which these are."""
+        fits: dict[NodeGroup, bool] = {}
+        able = []
+        for name in frozenset().union(*(self.members.get(one, frozenset()) for one in partitions)):
+            group = empty_node(self.nodes[name])
+            if group not in fits:
+                fits[group] = could_hold(group, share)
+            if fits[group]:
+                able.append(name)
+        return sum(name in own for name in able) / len(able) if able else 0.0
 
     def _task(self, units: NodeUnits, one: "_Waiting") -> QueuedJob:
         log_run_s, application = self.run_times(one.job)
@@ -263,6 +282,13 @@ class QueueScene:
             if left and one.end_s > self.now_s:
                 made.append((max(one.start_s - self.now_s, 0.0), one.end_s - self.now_s, left))
         return made
+
+
+def _particular(job: RawJob) -> NodeShare | None:
+    """Give what some nodes only could meet; None: any node of its partitions will do."""
+    if not (job.features or job.gpu_type):
+        return None
+    return NodeShare(gpu_type=job.gpu_type, constraint=job.features)
 
 
 def size_of(job: RawJob, nodes: int, units: NodeUnits, *, alone: bool) -> int:

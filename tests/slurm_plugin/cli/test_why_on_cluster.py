@@ -215,7 +215,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(slurm_cluster):
-    with slurm_cluster(nodes=5, conf=CONF) as cluster:
+    with slurm_cluster(nodes=5, conf=CONF, gpus=2, gpu_types=("a100", "h100")) as cluster:
         made = Site.__new__(Site)
         made.wrong = {}
         try:
@@ -314,6 +314,24 @@ def test_a_change_that_is_applied_starts_the_job(idle, name):
     expected_s = edits[number - 1]["start_s"]
     assert expected_s is None or abs(expected_s - time.time()) < LATE_S
     idle.slurm(f"scancel {job}")
+
+
+def test_another_type_of_gpu_where_slurm_changes_it_in_the_queue(idle):
+    idle.add("gpus", "-N2 --gres=gpu:a100:2 -t 15", BOB)
+    wait_until(lambda: idle.running() == 1, what="a job on all GPUs of a type")
+    idle.add("a100", "--gres=gpu:a100:2")
+    job = idle.jobs["a100"]
+    wait_until(lambda: idle.reasons().get(str(job)) == "Resources", what="a reason")
+    edit = next(one for one in idle.waiting("a100")["edits"] if "h100" in one["what"])
+    if idle.cluster.settings.version < (23, 2):  # it would add the type to the other one
+        assert edit["argv"] == []
+        assert "submit it anew with --gres=gpu:h100:2" in edit["caution"]
+    else:
+        assert edit["argv"][2:] == [f"JobId={job}", "TresPerNode=gres/gpu:h100:2"]
+        idle.slurm(" ".join(edit["argv"]), user=ADA)
+        wait_until(lambda: str(job) not in idle.reasons(), what="the job to run")
+    assert edit["agreed"]
+    idle.slurm(f"scancel {job} {idle.jobs['gpus']}")
 
 
 def test_another_s_job_is_not_changed(idle):

@@ -121,6 +121,46 @@ def test_less_memory_and_shared_nodes():
     assert "submit it anew" in edit.caution
 
 
+def gpus(name, kind, *partitions, count=2, used=0):
+    return replace(
+        node(name, *partitions, used=used), gres={"gpu": count}, gpu_type=kind,
+        gres_used={"gpu": count if used else 0},
+    )  # fmt: skip
+
+
+ON_A100 = replace(
+    JOB, nodes=1, limit_s=HOUR, tres={"cpu": 4.0, "mem": 1000.0, "gres/gpu": 2.0},
+    devices={"TresPerNode": "gres/gpu:a100:2,gres/shard:1"},
+)  # fmt: skip
+TWO_TYPES = RawState(
+    nodes=[gpus("n1", "a100", used=4), gpus("n2", "h100"), gpus("n3", "t4", count=1)],
+    jobs=[replace(running(1, "n1", hours=1), tres={"cpu": 4.0, "mem": 1000.0, "gres/gpu": 2.0})],
+)
+
+
+def test_another_type_of_gpu_of_which_there_are_as_many():
+    (edit,) = edits(TWO_TYPES, ON_A100)
+    assert edit.argv[2:] == ("JobId=17", "TresPerNode=gres/gpu:h100:2,gres/shard:1")
+    assert (edit.start_s, edit.gain_s) == (NOW, HOUR)
+    assert edit.what == "with gpu:h100 in place of gpu:a100"
+    assert edit.job.device_options == {"--gres": "gpu:h100:2,shard:1"}
+    of_all = replace(ON_A100, devices={"TresPerJob": "gres:gpu:a100:2"})
+    assert edits(TWO_TYPES, of_all)[0].argv[3] == "TresPerJob=gres:gpu:h100:2"
+    assert edits(TWO_TYPES, replace(ON_A100, devices={"TresPerNode": "gres/gpu:2"})) == []
+
+
+def test_another_type_of_gpu_is_in_another_partition():
+    nodes = [TWO_TYPES.nodes[0], gpus("s1", "h100", "short"), gpus("s2", "h100", "barred")]
+    (line,) = lines(replace(TWO_TYPES, nodes=nodes), ON_A100)
+    assert line.endswith(" TresPerNode=gres/gpu:h100:2,gres/shard:1 Partition=short")
+
+
+def test_releases_that_would_add_the_other_type_take_a_new_submission():
+    (edit,) = edits(TWO_TYPES, ON_A100, access=OwnAccess(changes_devices=False))
+    assert edit.argv == ()
+    assert edit.caution.endswith("submit it anew with --gres=gpu:h100:2,shard:1")
+
+
 IDLE = RawState(nodes=[node("n1"), node("n2"), node("n3"), node("s1", "short")])
 ASSOC_MGR = """\
 QOS=normal(1) GrpTRES=cpu=4(0),node=1(0) MaxWallPJ=60 MaxTRESPJ=node=1 MaxTRESMinsPJ=cpu=240

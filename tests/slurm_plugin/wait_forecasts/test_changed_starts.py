@@ -6,7 +6,8 @@ from math import log
 import pytest
 
 from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawPartition, RawReservation, RawState
-from slurm_plugin.slurm.pending_edits import Edit, offered, on_nodes, shorter
+from slurm_plugin.slurm.job_edit import Edit, on_devices, on_nodes, shorter
+from slurm_plugin.slurm.pending_edits import offered
 from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.wait_forecasts.changed_starts import ChangedStarts, compared
@@ -127,6 +128,28 @@ def test_nodes_that_are_named_and_what_they_must_have():
         start, (made,) = gains([edit], *BUSY, nodes=nodes, job=job)
         assert start.median_s - NOW == pytest.approx(HOUR, rel=0.1)
         assert made.start_s == NOW
+
+
+def test_jobs_that_wait_for_one_type_of_gpu_are_not_before_those_for_another():
+    def gpus(name, kind):
+        return replace(node(name), gres={"gpu": 2}, gpu_type=kind)
+
+    def asks(kind):
+        return {"cpu": 4.0, "gres/gpu": 2.0, f"gres/gpu:{kind}": 2.0}
+
+    nodes = [gpus("n1", "a100"), gpus("n2", "h100"), gpus("n3", "h100")]
+    before = [
+        replace(OWN, job_id=n, nodes=1, priority=500, tres=asks("a100"), alone=False, comment="2")
+        for n in range(30, 33)
+    ]
+    job = replace(
+        JOB, nodes=1, cpus=4, exclusive=False, tres=asks("a100"),
+        devices={"TresPerNode": "gres/gpu:a100:2"},
+    )  # fmt: skip
+    change = on_devices(job, "gpu:a100", "gpu:h100", in_queue=True)
+    start, (made,) = gains([change], running(1, "n1", hours=1), *before, nodes=nodes, job=job)
+    assert start.median_s - NOW == pytest.approx(7 * HOUR, rel=0.1)
+    assert made.start_s == NOW
 
 
 def test_a_higher_priority_passes_those_before():

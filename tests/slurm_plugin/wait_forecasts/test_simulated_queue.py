@@ -54,7 +54,7 @@ def test_whole_nodes_are_counted_where_all_jobs_have_them():
 
 
 def test_the_scarcest_of_a_node_is_what_counts():
-    gpu = [node(0, gres={"gpu": 4})]
+    gpu = [node(0, gres={"gpu": 4}, gpu_type="a100")]
     asks = {"cpu": 1.0, "mem": 100.0, "gres/gpu": 2.0, "gres/gpu:a100": 2.0}
     (queue,) = made([pending(1, tres=asks)], all_nodes=gpu)
     assert queue.state.waiting[0].units == 4
