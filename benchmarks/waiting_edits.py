@@ -284,7 +284,9 @@ def ask_and_change(bench: Bench, trial: Trial) -> None:
     )
     parts = [one for one in seen.raw.partitions if one.name in names]
     seen = seen._replace(raw=replace(seen.raw, partitions=parts))
-    start, edits = waiting_jobs.edits(seen, job, waiting_jobs.facts_in(seen, job))
+    facts = waiting_jobs.facts_in(seen, job)
+    start, found = waiting_jobs.edits(seen, job, facts, waiting_jobs.changed_starts(seen))
+    edits = waiting_jobs.agreed({0: found}, waiting_jobs.MOST_EDITS)[0]
     trial.asked_s, trial.start = seen.now_s, start
     trial.edit = next((one for one in edits if one.argv), None)
     if trial.edit is not None:

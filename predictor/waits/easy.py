@@ -21,7 +21,7 @@ import numpy.typing as npt
 from predictor.checks import need_finite, need_nodes
 
 #: More nodes than any cluster has: stands where a job was that has started.
-_GONE = np.iinfo(np.int64).max
+_GONE = int(np.iinfo(np.int64).max)
 _ROOM = 64
 
 
@@ -36,6 +36,8 @@ class Queue:
         self._nodes = np.empty(_ROOM, np.int64)
         self._limits = np.empty(_ROOM, np.float64)
         self._first = self._end = self._count = 0
+        # As many jobs are before a place as were looked for last.
+        self._before_place, self._before = 0, 0
 
     def __len__(self) -> int:
         return self._count
@@ -68,6 +70,7 @@ class Queue:
                 new[: len(there)] = old[there]
                 setattr(self, name, new)
             self._first, self._end = 0, len(there)
+            self._before_place = self._before = 0
         place = self._end
         self._jobs[place], self._nodes[place], self._limits[place] = job, nodes, limit_s
         self._end += 1
@@ -79,6 +82,8 @@ class Queue:
 
     def take(self, place: int) -> int:
         """Take the job at a place off."""
+        if place < self._before_place:
+            self._before -= 1
         self._nodes[place] = _GONE
         self._count -= 1
         while self._first < self._end and self._nodes[self._first] == _GONE:
@@ -90,20 +95,34 @@ class Queue:
         return int(self._nodes[place]), float(self._limits[place])
 
     def fitting(
-        self, free: int, spare_s: float, extra: int, *, since: int, shortest: bool
+        self, free: int, spare_s: float, extra: int, *, since: int, depth: int, shortest: bool
     ) -> list[int]:
         """Places of jobs that fit into ``free`` nodes, for ``spare_s`` or on ``extra`` of them.
 
-        ``since`` jobs at the front are not looked at; ``shortest`` puts short limits first.
+        ``since`` jobs at the front are not looked at, nor those behind the first ``depth``;
+        ``shortest`` puts short limits first.
         """
         # Jobs that were not yet tried stand at the end, without gaps.
         begin = self._first + 1 if since <= 1 else self._end - (self._count - since)
-        nodes, limits = self._nodes[begin : self._end], self._limits[begin : self._end]
+        end = self._end if depth >= self._count else self._place_behind(depth)
+        nodes, limits = self._nodes[begin:end], self._limits[begin:end]
         candidates = np.flatnonzero((nodes <= free) & ((limits <= spare_s) | (nodes <= extra)))
         if shortest:
             candidates = candidates[np.argsort(limits[candidates], kind="stable")]
         places: list[int] = (candidates + begin).tolist()
         return places
+
+    def _place_behind(self, number: int) -> int:
+        """First place with so many jobs before it; there are more in the queue."""
+        if self._before > number:
+            self._before_place = self._before = 0
+        begin = max(self._before_place, self._first)
+        while self._before < number:
+            end = begin + number - self._before
+            self._before += int((self._nodes[begin:end] != _GONE).sum())
+            begin = end
+        self._before_place = begin
+        return begin
 
 
 Floats = npt.NDArray[np.float64]
@@ -155,6 +174,8 @@ class Engine:
     order: who may pass the first in the queue.
     closings: reservations: from when, until when, how many nodes.  No job whose limit reaches into
         one gets its nodes.
+    depth: jobs of the queue that may start at a moment, from the first on.
+    moments: more of them at which the queue is looked at.
     Raises ValueError: a number of nodes is none, or a closing has no time.
     free: nodes free now.
 
@@ -166,15 +187,20 @@ class Engine:
     """
 
     def __init__(
-        self, nodes: int, order: Order = Order.SUBMITTED, closings: Sequence[Closing] = ()
+        self,
+        nodes: int,
+        order: Order = Order.SUBMITTED,
+        closings: Sequence[Closing] = (),
+        depth: int = _GONE,
+        moments: Sequence[float] = (),
     ) -> None:
         need_nodes((nodes,))
         for start_s, end_s, closed in closings:
             need_finite("begin and end of a closing", start_s, end_s)
             need_nodes((closed,))
         self.nodes = self.free = nodes
-        self._closings = closings
-        self._openings = sorted((end_s for _, end_s, _ in closings), reverse=True)
+        self._closings, self._depth = closings, depth
+        self._openings = sorted((*(end_s for _, end_s, _ in closings), *moments), reverse=True)
         self._shortest = order is Order.SHORTEST
         self._queue = Queue()
         self._shapes: list[JobShape] = []
@@ -265,7 +291,7 @@ class Engine:
         """
         if not self._queue:
             return [self._open_nodes(now_s, limit_s) for limit_s in limits_s]
-        if not self.free:
+        if not self.free or len(self._queue) >= self._depth:
             return [0] * len(limits_s)
         shadow_s, extra = self._reserve(now_s)
         return [
@@ -339,9 +365,12 @@ class Engine:
         """Start those that do not delay the first in the queue."""
         shadow_s, extra = self._reserve(now_s)
         spare_s = shadow_s - now_s
-        for place in self._queue.fitting(
-            self.free, spare_s, extra, since=since, shortest=self._shortest
-        ):
+        places = self._queue.fitting(
+            self.free, spare_s, extra, since=since, depth=self._depth, shortest=self._shortest
+        )
+        for place in places:
+            if not self.free:
+                break
             nodes, limit_s = self._queue.request_at(place)
             in_time = limit_s <= spare_s
             if nodes <= self._open_nodes(now_s, limit_s) and (in_time or nodes <= extra):

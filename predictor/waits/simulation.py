@@ -11,14 +11,16 @@ Sizes are in units of which a queue has so many: nodes, or CPUs where jobs share
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
-from math import ceil, inf, log
+from math import ceil, inf
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from predictor.waits.easy import Closing, Engine, JobShape
+from predictor.checks import need_finite
+from predictor.waits.easy import Closing, Engine, JobShape, ReplaySchedule
 from predictor.waits.estimate import QUANTILES, WaitGrid
 from predictor.waits.unit_use import Stays, UnitUse, unit_use
 
@@ -31,8 +33,16 @@ LIMITS_S = (
 )
 #: Sizes that are looked at: so many nodes one by one, then each so much larger.
 _ONE_BY_ONE, _STEP = 64, 1.1
-#: Jobs in front of the queue that are run one by one, and jobs that stand for those behind.
-_FRONT, _BEHIND = 1_000, 500
+#: Jobs in front of the queue that are run one by one, the same where one size and limit is looked
+#: at, and jobs that stand for those behind.
+_WHOLE, _WHOLE_ONLY, _BEHIND = 10_000, 2_000, 4_000
+#: Share of a queue's front whose starts tell its pace.
+_MOST_BEGUN = 0.9
+#: Jobs to come that are drawn, at most.
+_MOST_COMING = 1_000
+#: Jobs of the queue that may start at a moment where Slurm does not say (slurm.conf(5),
+#: ``bf_max_job_test``).
+DEPTH = 500
 #: Draws: at most, at least, and jobs that may be run in all of them together.
 _DRAWS, _FEWEST, _BUDGET = 20, 4, 40_000
 #: The same where one size and limit is looked at.
@@ -83,6 +93,7 @@ class QueueState:
     waiting: Sequence[QueuedJob] = ()  #: in the order of their priority; read where needed only
     closings: Sequence[Closing] = ()
     arrivals: Arrivals = Arrivals()
+    depth: int = DEPTH  #: jobs that may start at a moment, from the first on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +102,7 @@ class Forward:
 
     grid: WaitGrid  #: waits of a job that is submitted now
     starts_s: dict[int, tuple[float, ...]]  #: of jobs that wait, by their numbers: rising
-    front: Sequence[QueuedJob] = ()  #: jobs that were run for those that wait
+    front: Sequence[QueuedJob] = ()  #: jobs whose starts were looked for
     #: starts of each of an array's tasks among them, by its number: rising
     tasks_s: dict[int, tuple[tuple[float, ...], ...]] = field(default_factory=dict)
     #: what the waits of a user's new jobs are multiplied by, for what that user has in the queue
@@ -114,7 +125,9 @@ def run_forward(
     horizon_s: what has not started by then counts as starting then.
     only: size and time limit, seconds, that are looked at; None: all.  A run ends once such a job
         has started, so that starts of others behind it are not found.
+    Raises ValueError: the horizon is no number.
     """
+    need_finite("horizon", horizon_s)
     rng = np.random.default_rng(seed)
     if only is None:
         sizes, limits_s = _sizes(state.units, state.nodes or state.units), LIMITS_S
@@ -122,7 +135,8 @@ def run_forward(
         sizes, limits_s = (min(only[0], state.units),), (only[1],)
     if not state.waiting and not state.closings:
         return _without_queue(state, (sizes, limits_s), rng, horizon_s)
-    front = _represented(state.waiting)
+    chosen = _chosen(state.waiting, _WHOLE if only is None else _WHOLE_ONLY)
+    front = chosen.jobs
     jobs = len(state.running) + len(front)
     budget, most = (_BUDGET, _DRAWS) if only is None else (_BUDGET_ONLY, _DRAWS_ONLY)
     draws = int(np.clip(budget // (jobs + 1), _FEWEST, most))
@@ -132,9 +146,13 @@ def run_forward(
     coming = _draw(front, draws, rng)
     waits, starts = np.empty((draws, len(sizes), len(limits_s))), np.empty((draws, len(front)))
     for draw in range(draws):
-        waits[draw], starts[draw] = _one(
-            state, front, left[draw], coming[draw], (sizes, limits_s), rng, horizon_s
-        )
+        later = _arriving(state.arrivals, rng, horizon_s / 30) if front else []
+        probe = _Probe(sizes, horizon_s, limits_s=limits_s)
+        starts[draw], behind_s = _run(state, chosen, left[draw], coming[draw], probe, later)
+        waits[draw] = np.clip(probe.waits_s, behind_s, horizon_s)
+    starts = np.minimum(starts, horizon_s)
+    stays = coming.copy()
+    stays[:, chosen.whole :] *= chosen.each
     tasks: dict[int, list[int]] = defaultdict(list)
     for place, job in enumerate(front):
         if job.number >= 0:
@@ -146,7 +164,7 @@ def run_forward(
         starts_s={number: _rising(starts[:, places[0]]) for number, places in tasks.items()},
         front=front,
         tasks_s={n: tuple(_rising(starts[:, p]) for p in places) for n, places in arrays.items()},
-        use=None if only else _use(state, left, front, starts, coming),
+        use=None if only else _use(state, left, front, starts, stays),
     )
 
 
@@ -192,46 +210,19 @@ def starts_behind(
     seed: of the draws.
     horizon_s: what has not started by then counts as starting then.
     Returns starts, seconds from now, of shape ``(forms, draws)``.
+    Raises ValueError: the horizon is no number.
     """
+    need_finite("horizon", horizon_s)
     rng = np.random.default_rng(seed)
-    front = [state.waiting[place] for place in range(len(state.waiting))]
-    left = _draw(state.running, draws, rng).tolist()
-    coming = _draw(front, draws, rng).tolist()
+    chosen = _chosen(state.waiting, _WHOLE)
+    left = _draw(state.running, draws, rng)
+    coming = _draw(chosen.jobs, draws, rng)
     starts = np.empty((len(forms), draws))
     for draw in range(draws):
-        there = [
-            (0.0, _shape(job, state.units, run_s, ran_s=job.ran_s))
-            for job, run_s in zip(state.running, left[draw], strict=True)
-        ]
-        queued = [
-            (job.begin_s, _shape(job, state.units, run_s))
-            for job, run_s in zip(front, coming[draw], strict=True)
-        ]
-        for place, form in enumerate(forms):
-            last = form.begin_s, _shape(form, state.units, 1.0)
-            starts[place, draw] = _start_of(last, [*there, *queued], state, horizon_s)
+        probe = _FormProbe(forms, horizon_s)
+        behind_s = _run(state, chosen, left[draw], coming[draw], probe)[1]
+        starts[:, draw] = np.clip(probe.starts_s, behind_s, horizon_s)
     return starts
-
-
-def _start_of(
-    last: tuple[float, JobShape],
-    others: Sequence[tuple[float, JobShape]],
-    state: QueueState,
-    horizon_s: float,
-) -> float:
-    """Run a queue until a job behind it has started."""
-    come = sorted([*others, last], key=lambda one: one[0])
-    own = max(place for place, one in enumerate(come) if one is last)
-    engine = Engine(state.units, closings=state.closings)
-    schedule = engine.run(
-        [begin_s for begin_s, _ in come],
-        lambda job, _: come[job][1],
-        running=len(state.running),
-        done=lambda now_s: now_s > horizon_s or engine.has_started(own),
-    )
-    return (
-        min(float(schedule.start_s[own]), horizon_s) if own < len(schedule.start_s) else horizon_s
-    )
 
 
 def _shape(job: QueuedJob, units: int, run_s: float, *, ran_s: float = 0.0) -> JobShape:
@@ -264,42 +255,83 @@ def _without_queue(
     return Forward(grid=grid, starts_s={}, use=_use(state, left))
 
 
-def _one(
+class _Watch(Protocol):
+    """Watches a queue that is run forward."""
+
+    engine: Engine
+
+    @property
+    def moments(self) -> Sequence[float]:
+        """More moments that it wants to look at."""
+
+    def __call__(self, now_s: float) -> bool:
+        """Look at a moment; true ends the run."""
+
+
+def _run(
     state: QueueState,
-    front: Sequence[QueuedJob],
+    chosen: "_Chosen",
     left_s: Floats,
     run_s: Floats,
-    looked: _Looked,
-    rng: np.random.Generator,
-    horizon_s: float,
-) -> tuple[Floats, Floats]:
-    """Run the queue once: waits over sizes and limits, and starts of those that wait."""
-    engine = Engine(state.units, closings=state.closings)
+    watch: _Watch,
+    later: Sequence[tuple[float, JobShape]] = (),
+) -> tuple[Floats, float]:
+    """Run a queue once: give starts of those that wait, and when all of them have started.
+
+    The second is 0 where all were run one by one.
+
+    left_s, run_s: what is left of jobs that run, and run times of those that wait.
+    later: jobs to come.
+    """
+    watch.engine = engine = Engine(
+        state.units, closings=state.closings, depth=state.depth, moments=watch.moments
+    )
     there = [
-        JobShape(min(job.units, state.units), max(job.limit_s - job.ran_s, one, 1.0), one)
+        _shape(job, state.units, one, ran_s=job.ran_s)
         for job, one in zip(state.running, left_s.tolist(), strict=True)
     ]
-    queued = [
-        (job.begin_s, JobShape(min(job.units, state.units), max(job.limit_s, 1.0), one))
-        for job, one in zip(front, run_s.tolist(), strict=True)
+    every = [
+        (job.begin_s, _shape(job, state.units, one))
+        for job, one in zip(chosen.jobs, run_s.tolist(), strict=True)
     ]
-    later = _arriving(state.arrivals, rng, horizon_s / 30) if front else []
+    queued, rest = every[: chosen.whole], [shape for _, shape in every[chosen.whole :]]
     order = sorted(range(len(queued)), key=lambda i: queued[i][0])
     come = sorted([*(queued[i] for i in order), *later], key=lambda one: one[0])
     place = {id(one): number for number, one in enumerate(come, len(there))}
     shapes = [*there, *(shape for _, shape in come)]
-    probe = _Probe(engine, looked[0], horizon_s, limits_s=looked[1])
     if not there and (not come or come[0][0] > 0):
-        probe(0.0)
+        watch(0.0)
     schedule = engine.run(
         [0.0] * len(there) + [begin_s for begin_s, _ in come],
         lambda job, _: shapes[job],
         running=len(there),
-        done=probe,
+        done=(lambda now_s: watch(now_s) and not engine.waiting_jobs) if rest else watch,
     )
-    started = np.append(np.minimum(schedule.start_s, horizon_s), np.full(1, horizon_s))
-    mine = [min(place[id(one)], len(started) - 1) for one in queued]
-    return probe.waits_s, started[mine]
+    started = np.append(schedule.start_s, inf)
+    starts = started[[min(place[id(one)], len(started) - 1) for one in queued]]
+    if not rest:
+        return starts, 0.0
+    return _with_rest(schedule, starts, rest, chosen.each)
+
+
+def _with_rest(
+    schedule: ReplaySchedule, starts_s: Floats, rest: Sequence[JobShape], each: int
+) -> tuple[Floats, float]:
+    """Let jobs that stand for others start one after the other, at the pace of those before.
+
+    starts_s: of those before.
+    Returns starts of all, and when all have started.
+    """
+    # The last of those before leave gaps, as nobody is behind them.
+    until_s = max(float(np.quantile(starts_s, _MOST_BEGUN)), 1.0)
+    begun = schedule.start_s < until_s
+    lasts_s = schedule.end_s[begun] - schedule.start_s[begun]
+    spans_s = np.minimum(lasts_s, until_s - schedule.start_s[begun])
+    pace = float((spans_s * schedule.nodes[begun]).sum()) / until_s
+    before = float(((schedule.end_s - schedule.start_s) * schedule.nodes).sum())
+    work = np.array([each * shape.nodes * min(shape.run_s, shape.limit_s) for shape in rest])
+    through = (before + np.concatenate([[0.0], np.cumsum(work)])) / pace
+    return np.concatenate([starts_s, through[:-1]]), float(through[-1])
 
 
 class _Probe:
@@ -308,11 +340,13 @@ class _Probe:
     waits_s: shape ``(sizes, limits)``.
     """
 
+    engine: Engine
+    moments: Sequence[float] = ()
+
     def __init__(
-        self, engine: Engine, sizes: Sequence[int], horizon_s: float, *, limits_s: Sequence[float]
+        self, sizes: Sequence[int], horizon_s: float, *, limits_s: Sequence[float]
     ) -> None:
-        self._engine, self._sizes, self._limits_s = engine, sizes, limits_s
-        self._horizon_s = horizon_s
+        self._sizes, self._limits_s, self._horizon_s = sizes, limits_s, horizon_s
         self._started = [0] * len(limits_s)
         self._least = sizes[0]
         self.waits_s = np.full((len(sizes), len(limits_s)), horizon_s)
@@ -321,9 +355,9 @@ class _Probe:
         """Note what could start now; true when all has, or it is too late."""
         if now_s > self._horizon_s:
             return True
-        if self._engine.free < self._least:
+        if self.engine.free < self._least:
             return False
-        for place, most in enumerate(self._engine.most_at_once(now_s, self._limits_s)):
+        for place, most in enumerate(self.engine.most_at_once(now_s, self._limits_s)):
             first = size = self._started[place]
             while size < len(self._sizes) and self._sizes[size] <= most:
                 size += 1
@@ -335,6 +369,34 @@ class _Probe:
         return least == len(self._sizes)
 
 
+class _FormProbe:
+    """Watches when a job behind the whole queue could start, in each of the forms it may have.
+
+    starts_s: of each form.
+    """
+
+    engine: Engine
+
+    def __init__(self, forms: Sequence[QueuedJob], horizon_s: float) -> None:
+        self._forms, self._horizon_s = forms, horizon_s
+        self.moments = sorted({form.begin_s for form in forms if form.begin_s > 0})
+        self._left = set(range(len(forms)))
+        self.starts_s = np.full(len(forms), horizon_s)
+
+    def __call__(self, now_s: float) -> bool:
+        """Note what could start now; true when all has, or it is too late."""
+        if now_s > self._horizon_s:
+            return True
+        left = [one for one in self._left if self._forms[one].begin_s <= now_s]
+        if left and self.engine.free:
+            limits_s = [max(self._forms[one].limit_s, 1.0) for one in left]
+            for one, units in zip(left, self.engine.most_at_once(now_s, limits_s), strict=True):
+                if min(self._forms[one].units, self.engine.nodes) <= units:
+                    self.starts_s[one] = now_s
+                    self._left.discard(one)
+        return not self._left
+
+
 def _arriving(
     arrivals: Arrivals, rng: np.random.Generator, until_s: float
 ) -> list[tuple[float, JobShape]]:
@@ -342,28 +404,26 @@ def _arriving(
     per_s = arrivals.per_s * arrivals.ahead
     if per_s <= 0 or not arrivals.shapes:
         return []
-    count = min(int(rng.poisson(per_s * until_s)), _FRONT)
+    count = min(int(rng.poisson(per_s * until_s)), _MOST_COMING)
     times = np.cumsum(rng.exponential(1 / per_s, count))
     which = rng.integers(0, len(arrivals.shapes), count)
     return [(t, arrivals.shapes[i]) for t, i in zip(times.tolist(), which.tolist(), strict=True)]
 
 
-def _represented(waiting: Sequence[QueuedJob]) -> list[QueuedJob]:
-    """Jobs to run: of a long queue's end every so many-th stands for those around it."""
-    front = [waiting[place] for place in range(min(_FRONT, len(waiting)))]
-    each = -(-(len(waiting) - len(front)) // _BEHIND)
-    if each <= 1:
-        return front + [waiting[place] for place in range(len(front), len(waiting))]
-    longer = log(each)
-    rest = (waiting[place] for place in range(_FRONT + each // 2, len(waiting), each))
-    return front + [
-        replace(
-            job,
-            limit_s=job.limit_s * each,
-            log_run_s=tuple(value + longer for value in job.log_run_s),
-        )
-        for job in rest
-    ]
+class _Chosen(NamedTuple):
+    """Jobs of a queue that are looked at."""
+
+    jobs: list[QueuedJob]
+    whole: int  #: so many of them, the first, are run one by one
+    each: int  #: how many jobs one of the others stands for
+
+
+def _chosen(waiting: Sequence[QueuedJob], most: int) -> _Chosen:
+    """Choose jobs to look at: all of those in front, and every so many-th of a long queue's end."""
+    whole = min(most, len(waiting))
+    each = max(-(-(len(waiting) - whole) // _BEHIND), 1)
+    places = (*range(whole), *range(whole + each // 2, len(waiting), each))
+    return _Chosen([waiting[place] for place in places], whole, each)
 
 
 def _draw(jobs: Sequence[QueuedJob], draws: int, rng: np.random.Generator) -> Floats:

@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import NamedTuple, TypeVar
 
 from predictor.waits.workload import LimitShares
@@ -24,6 +25,7 @@ from slurm_plugin.slurm.job_edit import Edit
 from slurm_plugin.slurm.limit_reasons import BindingLimit, binding_limit, limit_reason
 from slurm_plugin.slurm.limits import ASSOC_MGR
 from slurm_plugin.slurm.pending_edits import (
+    MOST_EDITS,
     OwnAccess,
     edits_of,
     offered,
@@ -47,6 +49,8 @@ _AT_ONCE = 8  #: questions
 _WAITING = ("-h", "-t", "PD", "-o", "%A")
 #: Jobs of a page, and the first of them for which changes are looked for.
 _ON_PAGE, _CHANGED_ON_PAGE = 10, 3
+#: Seconds for changes of all of a user's jobs.
+CHANGES_S = 0.8
 
 _COMMAS = 3  #: between fields of a user's association
 _PRIORITIES = ("sacctmgr", "-nP", "show", "qos", "format=Name,Priority")
@@ -104,12 +108,15 @@ def shown_jobs(job_ids: Sequence[int]) -> list[PendingJob]:
 
     Raises SlurmError: it does not answer, or shows none of them.
     """
+    texts, troubles = [], []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        asked = [pool.submit(ask_slurm, ("scontrol", "show", "job", str(n))) for n in job_ids]
-        texts, troubles = [], []
-        for one in asked:
+        slurm = _Questions(pool, {})
+        asked = [("scontrol", "show", "job", str(number)) for number in job_ids]
+        for argv in asked:
+            slurm.begin(argv)
+        for argv in asked:
             try:
-                texts.append(one.result())
+                texts.append(slurm.answer(argv))
             except SlurmError as error:
                 troubles.append(error)
     if troubles and not texts:
@@ -196,31 +203,46 @@ def _waits(jobs: Sequence[PendingJob], socket: str) -> Waits:
     return client.waits(socket, asked, timeout_s=PATIENCE_S)
 
 
-def answers(seen: Look, *, with_edits: int = 0, user: str = "") -> list[PendingAnswer]:
+def answers(
+    seen: Look,
+    *,
+    with_edits: int = 0,
+    most: int = MOST_EDITS,
+    within_s: float = inf,
+    user: str = "",
+) -> list[PendingAnswer]:
     """Say of each job why it waits and when it starts.
 
     with_edits: of so many of them also what would start them sooner, for those who may change them.
+    most: changes of each.
+    within_s: seconds after which changes of no further job are looked for; the next to start come
+        first.
     user: who reads it; empty: who runs this.
     """
     rows = {row.job_id: row for row in seen.waits.rows}
     facts = [facts_in(seen, job) for job in seen.jobs]
-    made: list[PendingAnswer] = []
+    made = []
     for job, known in zip(seen.jobs, facts, strict=True):
         one = _answer(job, known, seen, rows.get(job.job_id))
         one.may_change = job.user == user if user else os.geteuid() in (0, job.uid)
-        if len(made) < with_edits and one.may_change:
-            _add_edits(one, seen, job)
-        one.after = starts_after(known, one.start_s)
         made.append(one)
+    asked = [number for number, one in enumerate(made[:with_edits]) if one.may_change]
+    found: dict[int, list[Edit]] = {}
+    until_s = time.monotonic() + within_s
+    changed = changed_starts(seen, jobs=len(asked)) if asked else None
+    for number in sorted(asked, key=lambda one: facts[one].ahead):
+        if time.monotonic() > until_s:
+            break
+        job, one = seen.jobs[number], made[number]
+        start, found[number] = edits(seen, job, facts[number], changed)
+        one.looked = True
+        if start is not None and (one.start_s is None or job.is_particular):
+            one.start_s, one.low_s, one.high_s = start
+    for number, checked in agreed(found, most).items():
+        made[number].edits = [edit_row(edit) for edit in checked]
+    for one, known in zip(made, facts, strict=True):
+        one.after = starts_after(known, one.start_s)
     return made
-
-
-def _add_edits(answer: PendingAnswer, seen: Look, job: PendingJob) -> None:
-    """Say what would start a job sooner, and when it starts where nimod counts any nodes for it."""
-    start, found = edits(seen, job, facts_in(seen, job))
-    answer.edits = [edit_row(one) for one in found]
-    if start is not None and (answer.start_s is None or job.is_particular):
-        answer.start_s, answer.low_s, answer.high_s = start
 
 
 def _answer(job: PendingJob, facts: QueueFacts, seen: Look, row: WaitRow | None) -> PendingAnswer:
@@ -256,8 +278,13 @@ def _binding(seen: Look, job: PendingJob, facts: QueueFacts) -> BindingLimit | N
     return binding_limit(seen.assoc_mgr, limit, job, qos)
 
 
-def edits(seen: Look, job: PendingJob, facts: QueueFacts) -> tuple[StartRange | None, list[Edit]]:
-    """Say when a job starts, and list what would start it sooner, as far as Slurm takes it."""
+def edits(
+    seen: Look, job: PendingJob, facts: QueueFacts, changed: ChangedStarts | None
+) -> tuple[StartRange | None, list[Edit]]:
+    """Say when a job starts, and list what would start it sooner, the earliest start first.
+
+    changed: None: the queue is not known.
+    """
     plan = None
     if seen.raw is not None:
         plan = StartPlan(seen.raw, seen.settings, job, now_s=seen.now_s)
@@ -266,13 +293,31 @@ def edits(seen: Look, job: PendingJob, facts: QueueFacts) -> tuple[StartRange | 
     predicted_s = float(note.high_s) if note is not None and reliable else None
     found = edits_of(job, facts, plan, _access(seen, job, facts), predicted_s=predicted_s)
     start = None
-    if seen.raw is not None and not facts.private:
-        start, found = compared(
-            job, found, _changed_starts(seen, seen.raw), waits=_starts_by_itself(job, facts)
-        )
+    if changed is not None and not facts.private:
+        start, found = compared(job, found, changed, waits=_starts_by_itself(job, facts))
+    return start, offered(found)
+
+
+def agreed(found: Mapping[int, Sequence[Edit]], most: int) -> dict[int, list[Edit]]:
+    """Choose the first changes of each job that Slurm takes, at most so many; in rounds.
+
+    found: by the jobs' numbers.
+    """
+    made: dict[int, list[Edit]] = {number: [] for number in found}
+    left = {number: list(edits) for number, edits in found.items()}
+    check = partial(_checked, environ=dict(os.environ))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        checks = list(pool.map(partial(_checked, environ=dict(os.environ)), offered(found)))
-    return start, [edit for edit in checks if edit is not None]
+        while True:
+            asked = []
+            for number, edits_left in left.items():
+                lacking = most - len(made[number])
+                asked += [(number, edit) for edit in edits_left[:lacking]]
+                left[number] = edits_left[lacking:]
+            if not asked:
+                return made
+            checks = pool.map(check, [edit for _, edit in asked])
+            for (number, _), checked in zip(asked, checks, strict=True):
+                made[number] += [checked] if checked is not None else []
 
 
 def _starts_by_itself(job: PendingJob, facts: QueueFacts) -> bool:
@@ -281,11 +326,16 @@ def _starts_by_itself(job: PendingJob, facts: QueueFacts) -> bool:
     return waits_for_turn(job, facts) or job.reason in _BY_ITSELF
 
 
-def _changed_starts(seen: Look, raw: RawState) -> ChangedStarts:
-    """Run the queue forward by notes of jobs, and by the shares of limits that nimod tells."""
+def changed_starts(seen: Look, *, jobs: int = 1) -> ChangedStarts | None:
+    """Run the queue forward by notes of jobs, and by the shares of limits that nimod tells.
+
+    jobs: how many are looked at.
+    """
+    if seen.raw is None:
+        return None
     run_times = QueueRunTimes(PredictionLookup)
     run_times.remember(LimitShares(site=tuple(seen.waits.limit_shares)))
-    return ChangedStarts(raw, seen.settings, run_times, now_s=seen.now_s)
+    return ChangedStarts(seen.raw, seen.settings, run_times, now_s=seen.now_s, jobs=jobs)
 
 
 def _access(seen: Look, job: PendingJob, facts: QueueFacts) -> OwnAccess:

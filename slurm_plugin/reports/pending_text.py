@@ -45,6 +45,7 @@ class PendingAnswer(msgspec.Struct, kw_only=True):
     after: str = ""  #: reservation that it starts behind: "Thursday's maintenance upgrade"
     slurm_start_s: float | None = None  #: planned by Slurm
     edits: list[EditRow] = []  #: what would start it sooner
+    looked: bool = False  #: that was looked for
     may_change: bool = True  #: who asks may change it; otherwise there are no edits
     troubles: list[str] = []  #: what could not be found out, and why
 
@@ -158,6 +159,13 @@ def start_text(one: PendingAnswer) -> str:
     if one.after:
         said += f", after {one.after}"
     return f"{said}; {planned}." if planned else f"{said}."
+
+
+def unlooked_text(answers: Sequence[PendingAnswer]) -> str:
+    """Say of how many jobs no changes were looked for; empty: of none."""
+    left = sum(one.may_change and not one.looked for one in answers)
+    jobs = count(left, "more job", "more jobs")
+    return f"What would start {jobs} sooner: 'nimo why JOBID' says it." if left else ""
 
 
 def rest_text(left: int) -> str:

@@ -23,6 +23,9 @@ _KEEPS_LIMIT = [25, 5, 3]
 _SPLITS_TASKS = [24, 11]
 
 
+_DEPTH = 500  #: bf_max_job_test where none is set
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmConf:
     """Settings of a cluster."""
@@ -45,6 +48,7 @@ class SlurmConf:
     ends_softly: bool = False  #: ... and running jobs are planned to end by it, too
     may_update: bool = False  #: as the poller finds: this process may change others' jobs
     keeps_limit: bool = False  #: backfill cuts a limit no further than it must
+    depth: int = _DEPTH  #: bf_max_job_test: jobs of the queue that backfill looks at
     backfill_s: float = 30.0  #: bf_interval: between two looks of backfill at the queue
     qos_weight: float = 0.0  #: PriorityWeightQOS
 
@@ -66,6 +70,7 @@ def read_settings(text: str) -> SlurmConf:
     version = [int(n) for n in _NUMBER.findall(said.get("SLURM_VERSION", ""))[:3]]
     resume_s = first("ResumeTimeout")
     interval = re.search(r"bf_interval=(\d+)", said.get("SchedulerParameters", ""))
+    depth = re.search(r"bf_max_job_test=(\d+)", said.get("SchedulerParameters", ""))
     option = SOFT_OPTION in re.split(r"[,\s]+", said.get("SchedulerParameters", "").lower())
     return SlurmConf(
         cluster=said.get("ClusterName", "").strip(),
@@ -85,6 +90,7 @@ def read_settings(text: str) -> SlurmConf:
         keeps_limit=version >= _KEEPS_LIMIT,
         plans_softly=option and version >= SOFT_SINCE,
         ends_softly=option and version >= SOFT_ENDS_SINCE,
+        depth=int(depth[1]) if depth else _DEPTH,
         backfill_s=float(interval[1]) if interval else 30.0,
         qos_weight=float(first("PriorityWeightQOS") or 0),
     )

@@ -32,13 +32,13 @@ Floats = npt.NDArray[np.float64]
 #: A start so many seconds sooner is one: Slurm starts nothing in between.
 LEAST_GAIN_S = 60.0
 #: Futures that are drawn, at most and at least, and jobs that may be run in all of them together.
-_DRAWS, _FEWEST, _BUDGET = 60, 12, 20_000
-#: Jobs that may go first: more take too long, and fewer that stand for them leave too much room.
-_MOST_AHEAD = 300
+_DRAWS, _FEWEST, _BUDGET = 60, 3, 20_000
 #: What has not started by then counts as starting then, seconds.
 HORIZON_S = 30 * 86_400.0
 #: An interval leaves one in ten out.
 _LOW, _HIGH = 0.05, 0.95
+#: Of so few draws it is twice as wide: about what normal ones would need.
+_FEW = 3.0
 
 
 class StartRange(NamedTuple):
@@ -74,27 +74,36 @@ class StartDraws:
     @property
     def start(self) -> StartRange:
         """When it starts."""
-        low, median, high = np.quantile(self.starts_s, (_LOW, 0.5, _HIGH)).tolist()
-        return StartRange(self.now_s + median, self.now_s + low, self.now_s + high + self.late_s)
+        median, low, high = _interval(self.starts_s)
+        low_s = self.now_s + max(low, 0.0)
+        return StartRange(self.now_s + median, low_s, self.now_s + high + self.late_s)
 
     def gain(self, changed: "StartDraws") -> Gain:
         """Compare it with the job changed."""
         gains = self.starts_s - changed.starts_s
-        low, median, high = np.quantile(gains, (_LOW, 0.5, _HIGH)).tolist()
+        median, low, high = _interval(gains)
         sooner = int((gains >= LEAST_GAIN_S).sum())
         # Of so many futures none is certain.
         chance = (sooner + 1) / (len(gains) + 2)
         return Gain(median, low - changed.late_s, high + self.late_s, chance)
 
 
+def _interval(draws: Floats) -> tuple[float, float, float]:
+    """Give a median, and what nine in ten are between: wider where there are few draws."""
+    low, median, high = np.quantile(draws, (_LOW, 0.5, _HIGH)).tolist()
+    wider = 1.0 + _FEW * (1.0 / len(draws) - 1.0 / _DRAWS)
+    return median, median - wider * (median - low), median + wider * (high - median)
+
+
 class ChangedStarts:
-    """The starts of one job in its forms.
+    """The starts of jobs in their forms.
 
     raw: what Slurm said; all jobs are shown.
     settings: of Slurm's configuration.
     run_times: gives what is predicted of jobs.
     limits: of QOS and associations.
     now_s: when Slurm was asked, seconds since the epoch.
+    jobs: how many such jobs are looked at: each is run in fewer futures.
     """
 
     def __init__(
@@ -105,10 +114,14 @@ class ChangedStarts:
         *,
         now_s: float,
         limits: LimitTables = LimitTables(),  # noqa: B008 - never changed
+        jobs: int = 1,
     ) -> None:
         self._raw, self._settings, self._run_times = raw, settings, run_times
         self._limits, self._now_s = limits, now_s
-        self._scenes: dict[tuple[bool, str], QueueScene] = {}
+        self._budget = _BUDGET // jobs
+        self._jobs = {one.job_id: one for one in raw.jobs}
+        self._scenes: dict[str, QueueScene] = {}
+        self._every: dict[tuple[str, frozenset[str]], PartitionQueue] = {}
         self._queues: dict[tuple[object, ...], PartitionQueue] = {}
         self._reservations = {one.name: one for one in raw.reservations}
 
@@ -118,16 +131,13 @@ class ChangedStarts:
         forms: the job as it is, and changed.
         """
         placed = [self._placed(form) for form in forms]
-        work = sum(
-            len(queue.state.running) + len(queue.state.waiting)
-            for ones in placed
-            for queue, _ in ones
-        )
-        draws = int(np.clip(_BUDGET // (work + 1), _FEWEST, _DRAWS))
         together: dict[int, list[tuple[int, PartitionQueue, QueuedJob]]] = {}
         for place, ones in enumerate(placed):
             for queue, job in ones:
                 together.setdefault(id(queue), []).append((place, queue, job))
+        states = [some[0][1].state for some in together.values()]
+        work = sum(len(one.running) + len(one.waiting) for one in states)
+        draws = int(np.clip(self._budget // (work + 1), _FEWEST, _DRAWS))
         starts_s = np.full((len(forms), draws), inf)
         for some in together.values():
             state = some[0][1].state
@@ -148,7 +158,7 @@ class ChangedStarts:
         if job is None:
             return []
         found = []
-        scene = self._scene(job, form.reservation)
+        scene = self._scene(form.reservation)
         place = scene.place(job)
         begin_s = self._begin_s(form)
         for name in form.partitions:
@@ -156,9 +166,7 @@ class ChangedStarts:
             if not form.nodes <= len(nodes) or begin_s == inf:
                 continue
             queue = self._queue(scene, form, nodes, place)
-            if len(queue.state.waiting) > _MOST_AHEAD:
-                continue
-            units = size_of(job, job.nodes, queue.units, alone=scene.alone[job.job_id])
+            units = size_of(job, job.nodes, queue.units, alone=scene.is_alone(job))
             found.append((
                 queue,
                 QueuedJob(
@@ -169,7 +177,7 @@ class ChangedStarts:
 
     def _as_raw(self, form: PendingJob) -> RawJob | None:
         """Make a record of a form as the queue has it; None: the queue has it not."""
-        own = next((one for one in self._raw.jobs if one.job_id == form.job_id), None)
+        own = self._jobs.get(form.job_id)
         if own is None:
             return None
         return replace(
@@ -188,17 +196,12 @@ class ChangedStarts:
             jobs=1,
         )
 
-    def _scene(self, job: RawJob, reservation: str) -> QueueScene:
-        """Make what the queues have in common.
-
-        A form that takes whole nodes has its own, and so has one inside of a reservation.
-        """
-        key = (job.alone, reservation)
-        if (scene := self._scenes.get(key)) is None:
-            jobs = [job if one.job_id == job.job_id else one for one in self._raw.jobs]
+    def _scene(self, reservation: str) -> QueueScene:
+        """Make what the queues have in common; a form inside of a reservation has its own."""
+        if (scene := self._scenes.get(reservation)) is None:
             closed = [one for one in self._raw.reservations if one.name != reservation]
-            scene = self._scenes[key] = QueueScene.of(
-                replace(self._raw, jobs=jobs, reservations=closed),
+            scene = self._scenes[reservation] = QueueScene.of(
+                replace(self._raw, reservations=closed),
                 self._run_times,
                 now_s=self._now_s,
                 settings=self._settings,
@@ -231,11 +234,13 @@ class ChangedStarts:
     def _queue(
         self, scene: QueueScene, form: PendingJob, nodes: frozenset[str], place: tuple[float, ...]
     ) -> PartitionQueue:
-        key = (id(scene), nodes, place)
+        # Nobody else waits for the nodes of a reservation.
+        first = (-inf,) if form.reservation else place
+        key = (form.reservation, nodes, first)
         if (queue := self._queues.get(key)) is None:
-            # Nobody else waits for the nodes of a reservation.
-            first = (-inf,) if form.reservation else place
-            queue = self._queues[key] = scene.queue((), nodes, before=first)
+            if (every := self._every.get(key[:2])) is None:
+                every = self._every[key[:2]] = scene.queue((), nodes)
+            queue = self._queues[key] = every.before(first)
         return queue
 
     def _begin_s(self, form: PendingJob) -> float:

@@ -4,10 +4,10 @@ Partitions that have the same nodes share a queue.  Where they share some nodes 
 queue of its own, in which the others' jobs count with the part that they may take of its nodes.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from math import ceil, inf
@@ -41,6 +41,13 @@ class PartitionQueue:
     state: QueueState
     waiting: int  #: jobs that wait for nodes
     demand: ArrivalDemand  #: of jobs to come, as shares of all units
+
+    def before(self, place: "Place") -> "PartitionQueue":
+        """Queue as one of its jobs sees it: of those alone that go before."""
+        waiting = self.state.waiting
+        assert isinstance(waiting, _Tasks)
+        ahead = waiting.before(place)
+        return replace(self, state=replace(self.state, waiting=ahead), waiting=len(ahead))
 
 
 def queues(
@@ -84,10 +91,12 @@ class QueueScene:
     nodes: Mapping[str, RawNode]
     members: Mapping[str, frozenset[str]]
     tiers: Mapping[str, int]
+    exclusive: frozenset[str]  #: partitions that give whole nodes only
     alone: Mapping[int | None, bool]
     run_times: RunTimes
     now_s: float
     counts_memory: bool
+    depth: int  #: jobs of a queue that Slurm looks at
     startable: StartableJobs
 
     @classmethod
@@ -113,8 +122,16 @@ class QueueScene:
             job.job_id: job.alone or not exclusive.isdisjoint(job.partitions) for job in raw.jobs
         }
         startable = StartableJobs(raw, settings, limits)
-        counts_memory = settings.counts_memory
-        return cls(*(raw, nodes, members, tiers, alone, run_times, now_s, counts_memory, startable))
+        return cls(
+            *(raw, nodes, members, tiers, frozenset(exclusive), alone, run_times, now_s),
+            counts_memory=settings.counts_memory,
+            depth=settings.depth,
+            startable=startable,
+        )
+
+    def is_alone(self, job: RawJob) -> bool:
+        """Whether a job has its nodes to itself."""
+        return job.alone or not self.exclusive.isdisjoint(job.partitions)
 
     def place(self, job: RawJob) -> Place:
         """Give a job's place among all: the smaller goes first."""
@@ -122,28 +139,19 @@ class QueueScene:
         return (-tier, -job.priority, job.submit_s, job.job_id or 0)
 
     def queue(
-        self,
-        names: tuple[str, ...],
-        own: frozenset[str],
-        arrivals: Sequence[PastArrivals] = (),
-        *,
-        before: Place | None = None,
+        self, names: tuple[str, ...], own: frozenset[str], arrivals: Sequence[PastArrivals] = ()
     ) -> PartitionQueue:
         """Make the queue of some nodes.
 
         names: partitions that have just these nodes; none: all count with the part of theirs.
         own: the nodes.
         arrivals: how jobs came to these partitions.
-        before: only of jobs that go before this place; None: of all that wait.
         """
         overlap = {name: len(own & other) / len(other) for name, other in self.members.items()}
         units = self._units(own, overlap)
         running = [*self._running(own, units), *self._unseen(own, units)]
-        every = self._waiting(names, own, overlap)
-        waiting = sorted(
-            (one for one in every if before is None or one.place < before),
-            key=lambda one: one.place,
-        )
+        waiting = sorted(self._waiting(names, own, overlap), key=lambda one: one.place)
+        tasks = _Tasks(waiting, partial(self._task, units))
         return PartitionQueue(
             partitions=names,
             units=units,
@@ -151,7 +159,8 @@ class QueueScene:
                 units=units.units,
                 nodes=units.nodes,
                 running=running,
-                waiting=_Tasks(waiting, partial(self._task, units)),
+                waiting=tasks,
+                depth=tasks.within(self.depth),
                 closings=self._closings(own, units),
                 arrivals=_arrivals(arrivals, units),
             ),
@@ -337,12 +346,28 @@ class _Waiting:
 class _Tasks(Sequence[QueuedJob]):
     """Jobs that wait, those of an array one by one; each is made when it is looked at."""
 
-    def __init__(self, waiting: Sequence[_Waiting], make: Callable[[_Waiting], QueuedJob]) -> None:
+    def __init__(
+        self,
+        waiting: Sequence[_Waiting],
+        make: Callable[[_Waiting], QueuedJob],
+        made: dict[Place, QueuedJob] | None = None,
+    ) -> None:
         self._waiting, self._make = waiting, make
+        self._made = {} if made is None else made
         self._ends = list(accumulate(one.job.jobs for one in waiting))
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
+
+    def before(self, place: Place) -> "_Tasks":
+        """Those that go before a job's place; that job, wherever it is now, is not among them."""
+        ahead = self._waiting[: bisect_left(self._waiting, place, key=lambda one: one.place)]
+        others = [one for one in ahead if one.place[-1] != place[-1]]
+        return _Tasks(others, self._make, self._made)
+
+    def within(self, records: int) -> int:
+        """How many jobs the first records stand for: Slurm looks at an array once."""
+        return max(self._ends[min(records, len(self._ends)) - 1] if self._ends else 0, records)
 
     @overload
     def __getitem__(self, place: int) -> QueuedJob: ...
@@ -353,7 +378,10 @@ class _Tasks(Sequence[QueuedJob]):
             return [self[one] for one in range(*place.indices(len(self)))]
         if not 0 <= place < len(self):
             raise IndexError(place)
-        return self._make(self._waiting[bisect_right(self._ends, place)])
+        one = self._waiting[bisect_right(self._ends, place)]
+        if (job := self._made.get(one.place)) is None:
+            job = self._made[one.place] = self._make(one)
+        return job
 
 
 def _demand(past: Sequence[PastArrivals], units: NodeUnits) -> ArrivalDemand:

@@ -24,7 +24,7 @@ from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.query_messages import Explanation, explanation_of
 from slurm_plugin.protocol.request_messages import Ask
-from slurm_plugin.reports.pending_text import in_order, rest_text, told
+from slurm_plugin.reports.pending_text import in_order, rest_text, told, unlooked_text
 from slurm_plugin.reports.why_text import explain, explain_run
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.ended_job import is_over
@@ -157,17 +157,22 @@ def _all_waiting(args: argparse.Namespace, config: Config) -> int:
 
     ids = waiting_jobs.own_waiting()
     jobs = waiting_jobs.shown_jobs(ids[: waiting_jobs.MOST_JOBS]) if ids else []
-    seen = waiting_jobs.look(jobs, config.socket) if jobs else None
-    waiting = in_order(waiting_jobs.answers(seen)) if seen else []
+    waiting: list[PendingAnswer] = []
+    if jobs:
+        seen = waiting_jobs.look(jobs, config.socket, with_edits=True)
+        within_s = waiting_jobs.CHANGES_S
+        made = waiting_jobs.answers(seen, with_edits=len(jobs), most=1, within_s=within_s)
+        waiting = in_order(made)
     if args.json:
         print(json_text({"waiting": waiting, "jobs": len(ids)}))
         return 0
     if not waiting:
         print("none of your jobs is waiting")
     _print_waiting(waiting)
-    if len(ids) > len(jobs) and waiting:
+    rest = rest_text(len(ids) - len(jobs)) if len(ids) > len(jobs) and waiting else ""
+    for line in filter(None, (unlooked_text(waiting), rest)):
         print()
-        print(rest_text(len(ids) - len(jobs)))
+        print(wrapped(line, terminal_width()))
     return 0
 
 

@@ -162,6 +162,26 @@ def test_the_end_of_a_long_queue_is_represented():
     assert draw == pytest.approx(40_000.0, rel=0.02)
 
 
+def test_jobs_that_stand_for_others_start_at_the_pace_of_those_before(monkeypatch):
+    waiting = [
+        running(1 + n % 8, 100.0 + 13 * (n % 11), limit_s=400.0 + 100 * (n % 5), number=n)
+        for n in range(3_000)
+    ]
+    state = QueueState(units=32, waiting=waiting)
+    whole = run_forward(state, seed=1)
+    monkeypatch.setattr(simulation, "_WHOLE", 600)
+    monkeypatch.setattr(simulation, "_BEHIND", 300)
+    fewer = run_forward(state, seed=1)
+    assert len(fewer.starts_s) == 900
+    off = [
+        median(fewer.starts_s[n]) / median(whole.starts_s[n]) for n in fewer.starts_s if n >= 600
+    ]
+    assert median(off) == pytest.approx(1.0, abs=0.1)
+    assert fewer.grid.draws(8, HOUR)[0] == pytest.approx(whole.grid.draws(8, HOUR)[0], rel=0.1)
+    (start_s,) = starts_behind(state, [QueuedJob(units=8, limit_s=HOUR)], draws=1)[0]
+    assert start_s == pytest.approx(whole.grid.draws(8, HOUR)[0], rel=0.1)
+
+
 def test_what_takes_too_long_counts_as_starting_at_the_horizon():
     state = QueueState(units=1, running=[QueuedJob(units=1, limit_s=inf)])
     assert run_forward(state, horizon_s=1000.0).grid.draws(1, HOUR)[0] == 1000.0

@@ -108,6 +108,21 @@ def test_a_long_queue_keeps_its_order():
     assert made.start_s.tolist() == [5.0 * job for job in range(count)]
 
 
+@pytest.mark.parametrize(("depth", "passes"), [(2, False), (3, True), (100, True)])
+def test_jobs_behind_those_that_are_looked_at_do_not_pass(depth, passes):
+    large, small = JobShape(4, 50.0, 50.0), JobShape(1, 8.0, 8.0)
+    shapes = [JobShape(3, 10.0, 10.0), large, large, small]
+    made = Engine(4, depth=depth).run([0.0] * 4, lambda job, now_s: shapes[job])
+    assert made.start_s.tolist() == [0.0, 10.0, 60.0, 0.0 if passes else 110.0]
+
+
+def test_what_is_looked_at_moves_on_as_jobs_leave():
+    shapes = [JobShape(1, 10.0 + n % 7, 5.0 + n % 5) for n in range(300)]
+    all_of_them = Engine(5).run([0.0] * 300, lambda job, now_s: shapes[job]).start_s
+    few = Engine(5, depth=3).run([0.0] * 300, lambda job, now_s: shapes[job]).start_s
+    assert few.tolist() == all_of_them.tolist()
+
+
 def test_what_is_asked_sees_the_cluster_at_that_moment():
     observed = {}
     engine = Engine(4)

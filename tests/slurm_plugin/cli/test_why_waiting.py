@@ -13,6 +13,8 @@ from slurm_plugin.cli.nimo import main
 from slurm_plugin.nimod import client
 from slurm_plugin.nimod.line_client import Unreachable
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
+from slurm_plugin.slurm.job_edit import Edit
+from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.wait_forecasts.changed_starts import StartRange
 from tests.slurm_plugin.slurm.slurm_text import CONFIG
 
@@ -174,6 +176,51 @@ def test_own_jobs_where_squeue_hangs_or_has_none(slurm, capsys):
     slurm("squeue", default="exec sleep 60")
     assert main(["why"]) != 0
     assert "squeue: no answer within 1 s" in capsys.readouterr().err
+
+
+def test_all_own_jobs_have_the_best_of_their_changes(slurm, monkeypatch, capsys):
+    limited = "QOSGrpNodeLimit"
+    more = f"{ASSOC_MGR}QOS=big(4) GrpTRES= Account Limits=No Accounts User Limits=No Users\n"
+    shown(slurm, limited, ("show assoc_mgr", more))
+    slurm("squeue", ("--me", "17\n"))
+    slurm("sacctmgr", ("show assoc", "pine|physics||short,big\n"))
+    assert main(["why", "--json"]) == 0
+    (said,) = json.loads(capsys.readouterr().out)["waiting"]
+    assert [one["argv"][3:] for one in said["edits"]] == [["NumNodes=1-1"]]
+    assert said["looked"]
+    assert main(["why"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "1. on 1 node: its start is not known" in out
+    assert "scontrol update JobId=17 NumNodes=1-1" in out
+    assert "JOBID" not in out
+    monkeypatch.setattr(waiting_jobs, "CHANGES_S", -1.0)
+    assert main(["why"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "What would start 1 more job sooner: 'nimo why JOBID' says it." in out
+
+
+def test_of_changes_that_slurm_refuses_the_next_is_listed(monkeypatch):
+    job = PendingJob(job_id=17)
+    three = [Edit(what=what, job=job) for what in ("a", "b", "c")]
+    refused = {"a"}
+    monkeypatch.setattr(
+        waiting_jobs, "_checked", lambda edit, environ: None if edit.what in refused else edit
+    )
+    assert waiting_jobs.agreed({0: three, 5: three[2:]}, 1) == {0: [three[1]], 5: [three[2]]}
+    assert waiting_jobs.agreed({0: three}, 5) == {0: three[1:]}
+
+
+def test_all_questions_about_jobs_have_one_time_to_be_answered_in(monkeypatch):
+    given = []
+
+    def ask(argv, *, timeout_s=None):
+        given.append(timeout_s)
+        time.sleep(0.2)
+        return SHOWN.format(reason="Priority")
+
+    monkeypatch.setattr(waiting_jobs, "ask_slurm", ask)
+    assert len(waiting_jobs.shown_jobs(range(20))) == 20
+    assert min(given) < max(given) <= waiting_jobs.PATIENCE_S
 
 
 def test_a_job_that_leaves_while_it_is_looked_at(slurm, capsys):

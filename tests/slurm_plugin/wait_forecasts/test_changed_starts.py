@@ -182,12 +182,12 @@ def test_what_no_node_can_take_stays_as_it_was():
     assert gains([large], *BUSY)[1] == [large]
 
 
-def test_behind_a_long_queue_limits_have_to_do():
+def test_a_start_behind_a_long_queue_follows_from_its_work():
     before = replace(OWN, nodes=1, priority=500, tres={"cpu": 4.0}, comment="0.1")
-    jobs = [replace(before, job_id=100 + n) for n in range(301)]
-    edit = replace(on_nodes(JOB, 1), start_s=NOW, gain_s=HOUR)
-    assert gains([edit], *BUSY, *jobs) == (None, [edit])
-    assert gains([edit], *BUSY, *jobs[1:])[0] is not None
+    jobs = [replace(before, job_id=100 + n) for n in range(900)]
+    start, found = gains([shorter(JOB, HOUR)], *jobs)
+    assert start.median_s - NOW == pytest.approx(900 * 0.1 * HOUR / 3, rel=0.05)
+    assert found == []
 
 
 def test_slurm_looks_at_its_queue_now_and_then():
