@@ -13,4 +13,5 @@ EXAMPLE = "  nimo limits\n  nimo limits --restore    # before time_min_as_soft_l
 def add_arguments(add: Options) -> None:
     """Declare the options."""
     add("--restore", "take them back")
-    add.shared("json")
+    add.table("-o", "-n")
+    add.shared("parsable", "json")

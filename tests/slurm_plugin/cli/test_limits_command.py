@@ -27,6 +27,15 @@ def test_it_lists_who_is_planned_with_less_and_who_runs_with_less(slurm, capsys)
     assert [(row[0], row[3]) for row in rows] == [("7", "waits"), ("9", "runs"), ("11", "shorter")]
 
 
+def test_its_table_is_chosen_and_parsed_as_all_others(slurm, capsys):
+    assert nimo.main(["limits", "-P", "-o", "job,state,planned_s,limit_s"]) == 0
+    head, first, *_ = capsys.readouterr().out.splitlines()
+    assert head == "job|state|planned|limit"
+    assert first == "7|waits|300|3600"
+    assert nimo.main(["limits", "-n", "-o", "job"]) == 0
+    assert capsys.readouterr().out.split() == ["7", "9", "11"]
+
+
 def test_restoring_takes_plans_back_and_names_the_running_jobs_that_a_person_may_raise(
     slurm, capsys
 ):
