@@ -189,8 +189,8 @@ def _parted(task: str) -> tuple[str, str]:
 def _seconds(text: str, name: str) -> float:
     """Seconds of a time, as Nextflow writes it; of a raw trace milliseconds.
 
-    >>> _seconds("1m 2.5s", "trace"), _seconds("350ms", "trace"), _seconds("1500", "trace")
-    (62.5, 0.35, 1.5)
+    >>> _seconds("1m 2.5s", "trace"), _seconds("250ms", "trace"), _seconds("1500", "trace")
+    (62.5, 0.25, 1.5)
     """
     if text.strip().isdecimal():
         return int(text) / 1000
