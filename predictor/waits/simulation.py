@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil, inf
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ import numpy.typing as npt
 from predictor.checks import need_finite
 from predictor.waits.easy import Closing, Engine, JobShape, ReplaySchedule
 from predictor.waits.estimate import QUANTILES, WaitGrid
+from predictor.waits.probes import FormProbe, GridProbe, Watch
 from predictor.waits.unit_use import Stays, UnitUse, unit_use
 
 Floats = npt.NDArray[np.float64]
@@ -147,7 +148,7 @@ def run_forward(
     waits, starts = np.empty((draws, len(sizes), len(limits_s))), np.empty((draws, len(front)))
     for draw in range(draws):
         later = _arriving(state.arrivals, rng, horizon_s / 30) if front else []
-        probe = _Probe(sizes, horizon_s, limits_s=limits_s)
+        probe = GridProbe(sizes, horizon_s, limits_s=limits_s)
         starts[draw], behind_s = _run(state, chosen, left[draw], coming[draw], probe, later)
         waits[draw] = np.clip(probe.waits_s, behind_s, horizon_s)
     starts = np.minimum(starts, horizon_s)
@@ -219,7 +220,7 @@ def starts_behind(
     coming = _draw(chosen.jobs, draws, rng)
     starts = np.empty((len(forms), draws))
     for draw in range(draws):
-        probe = _FormProbe(forms, horizon_s)
+        probe = FormProbe(forms, horizon_s)
         behind_s = _run(state, chosen, left[draw], coming[draw], probe)[1]
         starts[:, draw] = np.clip(probe.starts_s, behind_s, horizon_s)
     return starts
@@ -255,25 +256,12 @@ def _without_queue(
     return Forward(grid=grid, starts_s={}, use=_use(state, left))
 
 
-class _Watch(Protocol):
-    """Watches a queue that is run forward."""
-
-    engine: Engine
-
-    @property
-    def moments(self) -> Sequence[float]:
-        """More moments that it wants to look at."""
-
-    def __call__(self, now_s: float) -> bool:
-        """Look at a moment; true ends the run."""
-
-
 def _run(
     state: QueueState,
     chosen: "_Chosen",
     left_s: Floats,
     run_s: Floats,
-    watch: _Watch,
+    watch: Watch,
     later: Sequence[tuple[float, JobShape]] = (),
 ) -> tuple[Floats, float]:
     """Run a queue once: give starts of those that wait, and when all of them have started.
@@ -332,69 +320,6 @@ def _with_rest(
     work = np.array([each * shape.nodes * min(shape.run_s, shape.limit_s) for shape in rest])
     through = (before + np.concatenate([[0.0], np.cumsum(work)])) / pace
     return np.concatenate([starts_s, through[:-1]]), float(through[-1])
-
-
-class _Probe:
-    """Watches when a job behind the whole queue could start, for each size and limit.
-
-    waits_s: shape ``(sizes, limits)``.
-    """
-
-    engine: Engine
-    moments: Sequence[float] = ()
-
-    def __init__(
-        self, sizes: Sequence[int], horizon_s: float, *, limits_s: Sequence[float]
-    ) -> None:
-        self._sizes, self._limits_s, self._horizon_s = sizes, limits_s, horizon_s
-        self._started = [0] * len(limits_s)
-        self._least = sizes[0]
-        self.waits_s = np.full((len(sizes), len(limits_s)), horizon_s)
-
-    def __call__(self, now_s: float) -> bool:
-        """Note what could start now; true when all has, or it is too late."""
-        if now_s > self._horizon_s:
-            return True
-        if self.engine.free < self._least:
-            return False
-        for place, most in enumerate(self.engine.most_at_once(now_s, self._limits_s)):
-            first = size = self._started[place]
-            while size < len(self._sizes) and self._sizes[size] <= most:
-                size += 1
-            if size > first:
-                self.waits_s[first:size, place] = now_s
-                self._started[place] = size
-        least = min(self._started)
-        self._least = self._sizes[min(least, len(self._sizes) - 1)]
-        return least == len(self._sizes)
-
-
-class _FormProbe:
-    """Watches when a job behind the whole queue could start, in each of the forms it may have.
-
-    starts_s: of each form.
-    """
-
-    engine: Engine
-
-    def __init__(self, forms: Sequence[QueuedJob], horizon_s: float) -> None:
-        self._forms, self._horizon_s = forms, horizon_s
-        self.moments = sorted({form.begin_s for form in forms if form.begin_s > 0})
-        self._left = set(range(len(forms)))
-        self.starts_s = np.full(len(forms), horizon_s)
-
-    def __call__(self, now_s: float) -> bool:
-        """Note what could start now; true when all has, or it is too late."""
-        if now_s > self._horizon_s:
-            return True
-        left = [one for one in self._left if self._forms[one].begin_s <= now_s]
-        if left and self.engine.free:
-            limits_s = [max(self._forms[one].limit_s, 1.0) for one in left]
-            for one, units in zip(left, self.engine.most_at_once(now_s, limits_s), strict=True):
-                if min(self._forms[one].units, self.engine.nodes) <= units:
-                    self.starts_s[one] = now_s
-                    self._left.discard(one)
-        return not self._left
 
 
 def _arriving(

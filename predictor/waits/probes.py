@@ -1,0 +1,100 @@
+"""What watches a queue that is run forward for when a job could start behind all that wait."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from predictor.waits.easy import Engine
+
+
+class Watch(Protocol):
+    """Watches a queue that is run forward."""
+
+    engine: Engine
+
+    @property
+    def moments(self) -> Sequence[float]:
+        """More moments that it wants to look at."""
+
+    def __call__(self, now_s: float) -> bool:
+        """Look at a moment; true ends the run."""
+
+
+class Form(Protocol):
+    """What a job may ask for."""
+
+    @property
+    def units(self) -> int:
+        """Its size."""
+
+    @property
+    def limit_s(self) -> float:
+        """Its time limit."""
+
+    @property
+    def begin_s(self) -> float:
+        """It cannot start before so many seconds from now."""
+
+
+class GridProbe:
+    """Watches when a job behind the whole queue could start, for each size and limit.
+
+    waits_s: shape ``(sizes, limits)``.
+    """
+
+    engine: Engine
+    moments: Sequence[float] = ()
+
+    def __init__(
+        self, sizes: Sequence[int], horizon_s: float, *, limits_s: Sequence[float]
+    ) -> None:
+        self._sizes, self._limits_s, self._horizon_s = sizes, limits_s, horizon_s
+        self._started = [0] * len(limits_s)
+        self._least = sizes[0]
+        self.waits_s = np.full((len(sizes), len(limits_s)), horizon_s)
+
+    def __call__(self, now_s: float) -> bool:
+        """Note what could start now; true when all has, or it is too late."""
+        if now_s > self._horizon_s:
+            return True
+        if self.engine.free < self._least:
+            return False
+        for place, most in enumerate(self.engine.most_at_once(now_s, self._limits_s)):
+            first = size = self._started[place]
+            while size < len(self._sizes) and self._sizes[size] <= most:
+                size += 1
+            if size > first:
+                self.waits_s[first:size, place] = now_s
+                self._started[place] = size
+        least = min(self._started)
+        self._least = self._sizes[min(least, len(self._sizes) - 1)]
+        return least == len(self._sizes)
+
+
+class FormProbe:
+    """Watches when a job behind the whole queue could start, in each of the forms it may have.
+
+    starts_s: of each form.
+    """
+
+    engine: Engine
+
+    def __init__(self, forms: Sequence[Form], horizon_s: float) -> None:
+        self._forms, self._horizon_s = forms, horizon_s
+        self.moments = sorted({form.begin_s for form in forms if form.begin_s > 0})
+        self._left = set(range(len(forms)))
+        self.starts_s = np.full(len(forms), horizon_s)
+
+    def __call__(self, now_s: float) -> bool:
+        """Note what could start now; true when all has, or it is too late."""
+        if now_s > self._horizon_s:
+            return True
+        left = [one for one in self._left if self._forms[one].begin_s <= now_s]
+        if left and self.engine.free:
+            limits_s = [max(self._forms[one].limit_s, 1.0) for one in left]
+            for one, units in zip(left, self.engine.most_at_once(now_s, limits_s), strict=True):
+                if min(self._forms[one].units, self.engine.nodes) <= units:
+                    self.starts_s[one] = now_s
+                    self._left.discard(one)
+        return not self._left
