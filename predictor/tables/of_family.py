@@ -2,8 +2,9 @@
 
 Rows are read off the surface that all runs made together, also those of counts that were never run.
 Rows with many runs of their own that drift stay as the last of these say, moved to the sizes of
-reference.  Intervals reach as far as runs that were left out were off (the jackknife+ of Barber et
-al., *Annals of Statistics* 49, 2021), and wider where folds of the runs disagree or no run is near.
+reference, and counts between that were never run go along.  Intervals reach as far as runs that
+were left out were off (the jackknife+ of Barber et al., *Annals of Statistics* 49, 2021), and wider
+where folds of the runs disagree or no run is near.
 """
 
 import math
@@ -11,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import exp, hypot, log, log2
 from statistics import NormalDist, fmean, median, stdev
+
+import numpy as np
 
 from predictor.application.family import Family
 from predictor.application.surface import DOUBLED_SD, OWN_RUNS, at_references, best_of, changed_by
@@ -88,6 +91,13 @@ class _Said:
         self._repeats = {one.nodes: one.repeats for one in table.observed}
         self._own = [row for row in rows if row.state.finished and row.elapsed_s > 0]
         self._level = self._of_part(self._own) if family.several else 0.0
+        ran = sorted(n for n in self._repeats if n in table.nodes)
+        self._drifting = {n for n in ran if self._repeats[n] >= OWN_RUNS and self._drifts(n)}
+        self._ran = [log(n) for n in ran]
+        #: Log of the row of each count that was run over what the family says.
+        self._off = [
+            log(at(table, n).time_s) - self._of_all(n) if n in self._drifting else 0.0 for n in ran
+        ]
 
     def _of_part(self, rows: Sequence[RunRow]) -> float:
         """Give the log of the level of a part of the runs, over that of all."""
@@ -96,7 +106,7 @@ class _Said:
 
     def says(self, nodes: int) -> bool:
         """Whether the row of a count is the family's."""
-        if self._repeats.get(nodes, 0) >= OWN_RUNS and self._drifts(nodes):
+        if nodes in self._drifting:
             return False
         return nodes in self._repeats or len(self._counts) >= _COUNTS or self._inside(nodes)
 
@@ -107,7 +117,7 @@ class _Said:
         """
         size_of = self._table.unit.size_of
         logs = [log(row.elapsed_s) for row in self._own if size_of(row) == nodes]
-        middle = self._slice.logs(nodes)[0] + self._level
+        middle = self._of_all(nodes)
         before = [median(logs[i - _BEFORE : i]) for i in range(_BEFORE, len(logs))][-_LAST:]
         if len(before) < 2:
             return True
@@ -120,6 +130,17 @@ class _Said:
     def _inside(self, nodes: int) -> bool:
         return self._counts[0] <= nodes <= self._counts[-1]
 
+    def _of_all(self, nodes: int) -> float:
+        """Log run time on a count, at the level of all runs."""
+        return self._slice.logs(nodes)[0] + self._level
+
+    def _middle(self, nodes: int) -> float:
+        """Log run time on a count; where rows of those around it drifted, that goes along."""
+        middle = self._of_all(nodes)
+        if nodes in self._repeats or not self._ran:
+            return middle
+        return middle + float(np.interp(log(nodes), self._ran, self._off))
+
     def row(self, nodes: int) -> Prediction:
         """Give the row of a count."""
         if not self.says(nodes):
@@ -128,7 +149,7 @@ class _Said:
         deviation = hypot(self._slice.deviation(nodes), self._beyond(nodes))
         normal = NormalDist().inv_cdf((1 + level) / 2)
         half = hypot(reach(self._errors, level), normal * deviation)
-        middle = self._slice.logs(nodes)[0] + self._level
+        middle = self._middle(nodes)
         return Prediction(
             nodes, exp(middle), exp(middle - half), exp(middle + half), level, deviation
         )
@@ -154,7 +175,7 @@ class _Said:
         normal = NormalDist().inv_cdf(tail.share)
         # A share of runs below is twice that outside on both sides.
         error = reach(self._errors, 2 * tail.share - 1)
-        middle = self._slice.logs(nodes)[0] + self._level
+        middle = self._middle(nodes)
         return round_time(exp(middle + hypot(error, normal * deviation)))
 
 

@@ -41,3 +41,17 @@ def test_where_run_times_moved_the_last_runs_say_the_level():
         for seed in range(6)
     ]
     assert np.all(np.abs(np.log(rows) - math.log(1.5)) < 0.12)
+
+
+def test_counts_between_drifting_ones_that_never_ran_go_along():
+    rng, given = random.Random(3), []
+    for number in range(120):
+        steps, nodes = rng.choice(SIZES), (2, 4, 8)[number % 3]
+        moved = 2.0 if number >= 90 else 1.0
+        elapsed_s = (20 + 0.6 * steps / nodes) * moved * math.exp(rng.gauss(0, 0.02))
+        one = row(9000 * number, nodes, round(elapsed_s))
+        given.append(submitted(one, f"sbatch -N {nodes} md.sh --steps {steps}", line=f"l{steps}"))
+    runs = IdentityRuns(KeyLevel.NAME, "ann/solve", given, 9e9)
+    whole = tables_of(runs, TableSettings())[0].table
+    rows = [at(whole, n).time_s for n in (2, 3, 4, 6, 8)]
+    assert rows == sorted(rows, reverse=True)
