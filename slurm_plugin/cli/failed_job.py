@@ -44,6 +44,7 @@ from slurm_plugin.slurm.ended_job import (
     ended_tasks,
     has_failed,
     in_queue,
+    is_over,
     stored_script,
 )
 from slurm_plugin.slurm.job_request import user_name
@@ -67,6 +68,7 @@ _MODE, _FOLDER_MODE = 0o600, 0o700
 _ACCOUNTED_S = 15.0
 #: Slurm is not waited for longer where something else was asked.
 _PATIENCE_S = 5.0
+_COMPLETING = "COMPLETING"  #: it has ended, and its nodes are not free yet
 _LARGEST = 4 * 2**20  #: slurm.conf(5), max_script_size
 
 
@@ -115,32 +117,39 @@ def failed_job(
     Raises NoHistory: there is none; NimoError: it is another user's, it completed, it is one that
         is there again, or a heterogeneous one.
     """
-    ended, running = _ended(job_id, task, config, wait_s)
+    ended, queue = _ended(job_id, task, config, wait_s)
     first, which = ended[0], f"job {job_id}" if task is None else f"job {job_id}_{task}"
     if not _is_own(first):
         whose = printable(first.user or "another user")
         raise NimoError(
             f"{which} is {whose}'s: only its own user can look into it and run it again"
         )
-    if any(run.state is JobState.REQUEUED for run in ended):
+    # Slurm puts a job back into the queue whose node failed; the accounting has its start before.
+    running = [one for one, state in queue.items() if not is_over(state)]
+    put_back = [one for one in running if queue[one] != _COMPLETING]
+    left = [run for run in ended if run.array_task_id not in put_back]
+    if not left or any(run.state is JobState.REQUEUED for run in left):
         raise NimoError(f"{which} is in the queue again: Slurm runs it once more by itself")
+    ended = left
     failed = [run for run in ended if has_failed(run)]
     # Tasks that were cancelled are not wanted, unless nothing else is meant.
     wanted = [run for run in failed if _is_wanted(run)] or failed
     if not wanted:
         tasks = f": {count(len(ended), 'task')} of it ended" if len(ended) > 1 else ""
         raise NimoError(f"{which} completed{tasks}")
-    return FailedJob(job_id, ended, wanted, running)
+    return FailedJob(job_id, ended, wanted, sum(one is not None for one in running))
 
 
 def _ended(
     job_id: int, task: int | None, config: Config, wait_s: float
-) -> tuple[list[EndedJob], int]:
-    """Give what has ended, and how many tasks have not."""
+) -> tuple[list[EndedJob], dict[int | None, str]]:
+    """Give what has ended, and the states in the queue, as of `in_queue`."""
     sacct = LiveSacct(cluster=config.cluster, timeout_s=config.local.timeout_s)
     ask = partial(commands.run, timeout_s=config.local.timeout_s)
-    queue = in_queue(job_id, ask) if task is None else {}
-    over = {one for one, has_ended in queue.items() if has_ended}
+    queue = in_queue(job_id, ask)
+    if task is not None:
+        queue = {one: state for one, state in queue.items() if one == task}
+    over = {one for one, state in queue.items() if is_over(state)}
     give_up_s = time.monotonic() + wait_s
     while True:
         try:
@@ -150,7 +159,7 @@ def _ended(
                 raise
             ended = []
         if over <= {run.array_task_id for run in ended} or time.monotonic() >= give_up_s:
-            return ended, len(queue) - len(over)
+            return ended, queue
         time.sleep(1)
 
 
@@ -305,7 +314,9 @@ def successors_of(
     return successors(
         job.job_id,
         tasks_of,
-        unfinished=sorted(task for task, over in queue.items() if task is not None and not over),
+        unfinished=sorted(
+            task for task, state in queue.items() if task is not None and not is_over(state)
+        ),
         lost=any(_is_wanted(run) and run.array_task_id not in run_again for run in ended),
     )
 

@@ -46,7 +46,7 @@ _AT_ONCE_S = 4.0
 _MODE = 0o600
 #: Mark of when sacct was asked last, whatever it answered.
 ASKED = "own history asked"
-#: About a job of which nothing has ended yet sacct is asked again after so long: its first run may.
+#: About a job of which nothing has ended yet, and about the last jobs, sacct is asked so often.
 _ASK_AGAIN_S = 60.0
 _UNUSUAL = re.compile(r"[^\w.-]")  #: in a name of a file
 
@@ -82,7 +82,7 @@ def refreshed(
 ) -> Config:
     """Read what is new, fit what changed, and give the configuration with that store.
 
-    keys: identities that are asked about; None: all.
+    keys: identities that are asked about; None: all; none of them: no fit, and the last jobs.
     Raises StoreError: the folder or the file cannot be written.
     """
     made = with_own_store(config)
@@ -92,7 +92,7 @@ def refreshed(
     begun_s = time.monotonic()
     with open_store(made, create=True) as store:
         pause_s = made.local.every_min * 60
-        if keys and not _knows(store, keys):
+        if keys is not None and not _knows(store, keys):
             pause_s = min(pause_s, _ASK_AGAIN_S)
         done = _read_in_turn(store, path, made, pause_s=pause_s, program=program)
         if done and made.inputs:

@@ -92,18 +92,15 @@ def ended_tasks(job_id: int, task: int | None, sacct: LiveSacct) -> list[EndedJo
     return sorted(last.values(), key=lambda run: (run.array_task_id or 0, run.job_id))
 
 
-def in_queue(job_id: int, ask: Run) -> dict[int | None, bool]:
-    """Say of a job, or of each task of an array, that slurmctld still has whether it has ended.
+def in_queue(job_id: int, ask: Run) -> dict[int | None, str]:
+    """Give the state of a job, or of each task of an array, that slurmctld still has.
 
     The accounting gets the end of a job some seconds late.
     """
     with suppress(SlurmError):
         rows = ask(("squeue", "-h", "-a", "-r", "-t", "all", "-j", str(job_id), "-o", "%i %T"))
         shown = (found for row in rows.splitlines() if (found := _SHOWN.fullmatch(row.strip())))
-        return {
-            None if one["task"] is None else int(one["task"]): is_over(one["state"])
-            for one in shown
-        }
+        return {None if one["task"] is None else int(one["task"]): one["state"] for one in shown}
     return {}
 
 

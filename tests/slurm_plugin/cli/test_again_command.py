@@ -247,6 +247,37 @@ def test_tasks_that_have_not_ended_are_left_out_and_those_that_have_are_waited_f
     assert "2 tasks of it still to end, and left out" in said.err
 
 
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING"])
+def test_a_job_that_slurm_has_put_back_into_the_queue_is_left_to_it(state, slurm, capsys):
+    """A node failed: the accounting has the start that ended there, and the job runs once more."""
+    slurm.job(7, "NODE_FAIL")
+    (slurm.folder / "queue").write_text(f"7 {state}\n")
+    said = again(capsys, "7", "--submit", status=1)
+    assert said == "nimo: job 7 is in the queue again: Slurm runs it once more by itself\n"
+    assert not (slurm.folder / "submitted").exists()
+
+
+def test_a_job_whose_nodes_are_not_free_yet_has_ended(slurm, capsys):
+    slurm.job(7, "FAILED")
+    (slurm.folder / "queue").write_text("7 COMPLETING\n")
+    assert main(["again", "7"]) == 0
+    said = capsys.readouterr()
+    assert said.out == f"sbatch {where(slurm)}"
+    assert "still to end" not in said.err
+
+
+def test_of_an_array_the_tasks_that_slurm_put_back_are_left_to_it(slurm, capsys):
+    for task in (1, 2):
+        slurm.job(f"7_{task}", "NODE_FAIL", JobIDRaw=20 + task)
+    (slurm.folder / "queue").write_text("7_1 RUNNING\n7_2 NODE_FAIL\n")
+    assert main(["again", "7"]) == 0
+    said = capsys.readouterr()
+    assert said.out == f"sbatch --array=2 {where(slurm)}"
+    assert "1 task of it still to end, and left out" in said.err
+    assert again(capsys, "7_2") == f"sbatch --array=2 {where(slurm)}"
+    assert "job 7_1 is in the queue again" in again(capsys, "7_1", status=1)
+
+
 def test_an_sbatch_that_refuses(slurm, capsys):
     slurm.job(7, "TIMEOUT")
     slurm.program("sbatch", "#!/bin/sh\necho 'sbatch: error: Invalid account' >&2\nexit 1\n")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import pytest
 
@@ -191,6 +192,21 @@ def test_ones_own_jobs_from_bare_sacct(login, capsys):
     said = capsys.readouterr().out
     assert re.match(r"Hardly any of your [\d.]+ node-hours bought nothing|\d+ % of your ", said)
     assert all("--user=" in line for line in login.asked())
+
+
+@pytest.mark.parametrize(("asked_s", "again"), [(90, True), (30, False)])
+def test_ones_last_jobs_are_known_a_minute_later(login, capsys, asked_s, again):
+    """Whoever had asked before any job had run was told for ten minutes that there is none."""
+    rows = (login.bin / "rows.json").read_text()
+    (login.bin / "rows.json").write_text("[]")
+    assert main(["waste", "-S", "now-180days"]) == 0
+    assert capsys.readouterr().out == "there is no job of yours that ran\n"
+    (login.bin / "rows.json").write_text(rows)
+    with Store.open(f"sqlite:///{login.kept}?journal=DELETE") as store:
+        store.watermarks.set("own history asked", int(time.time()) - asked_s)
+    login.asked()
+    assert main(["waste", "-S", "now-180days"]) == 0
+    assert bool(login.asked()) is again
 
 
 def test_an_operator_sees_all_users(login, capsys, monkeypatch):
