@@ -243,7 +243,7 @@ def seen_from_here(advice: Advice, clusters: Sequence[str]) -> Advice:
     left = [name for name in clusters if name not in compared and name not in advice.place_text]
     if left:
         which = ", ".join(map(printable, left))
-        only = f"Nothing is known here of the cluster{'s' if len(left) > 1 else ''} {which}."
+        only = f"NIMO here does not know the cluster{'s' if len(left) > 1 else ''} {which}."
         advice.place_text = " ".join(filter(None, (advice.place_text, only)))
     return advice
 

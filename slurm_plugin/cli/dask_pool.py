@@ -130,7 +130,7 @@ def _await_workers(client: Client, wait_s: float) -> None:
         client.wait_for_workers(1, timeout=wait_s)
         releases = client.run(_release)
     except TimeoutError as error:
-        raise DaskError(f"no worker of Dask came within {wait_s:.0f} s") from error
+        raise DaskError(f"no Dask worker came within {wait_s:.0f} s") from error
     except ImportError as error:
         raise DaskError(f"workers of Dask lack what is needed to fit: {error}") from error
     others = {release for release in releases.values() if release != _release()}

@@ -68,7 +68,7 @@ def headline(report: OutcomeReport) -> Headline:
     """Sum up a report."""
     benefits = [_applied(report, one) for one in report.applied]
     benefits = benefits or [_observed(report, one) for one in report.observed]
-    nothing = "no job finished on a count of NIMO's choice, nor would have had another one"
+    nothing = "no job ran on a count that NIMO chose, and none would have been given another one"
     benefit = " ".join(text for text, _ in benefits) or f"Benefit: {nothing}."
     trust, worst = _trust(report)
     return Headline(
@@ -201,7 +201,7 @@ def _trust(report: OutcomeReport) -> tuple[str, str]:
         return f"{text}.", ""
     share, worst = min(judged)
     if share >= report.confidence:
-        return f"{text}, and no application is below that.", ""
+        return f"{text}, and no application did worse.", ""
     return f"{text}; the worst is {printable(worst)} with {percent(share)}.", worst
 
 
@@ -241,5 +241,5 @@ def _tasks(report: OutcomeReport) -> Iterator[Task]:
         yield Task(text, application=one.application)
         break
     if report.observed and not report.applied:
-        text = "set mode: enforce where what NIMO would have done convinces you"
+        text = "set mode: enforce if what NIMO would have done convinces you"
         yield Task(text, table="effects")

@@ -57,7 +57,7 @@ WORDS: Final = {
     Cause.GPUS: CauseWords("idle GPUs", "ask for fewer: 'nimo-advise JOBSCRIPT' says how many"),
     Cause.MEMORY: CauseWords(
         "unused memory",
-        "memory that decided the part of a node, and was not used: --mem as 'nimo-advise "
+        "unused memory that decided how much of a node a job took: --mem as 'nimo-advise "
         "JOBSCRIPT' says",
         "memory.use: auto in nimo.yaml",
     ),

@@ -64,7 +64,7 @@ def _soft(one: DecisionRow, shown: ShownJob | None) -> str:
     if shown is None:
         return f"Slurm was to plan with {soft}; the job might run{own}. "
     if shown.least_limit_s != one.soft_s:
-        return f"Slurm planned with {soft} at first, and does so no more; the job may run{own}. "
+        return f"Slurm planned with {soft} at first, but no longer does; the job may run{own}. "
     return f"Slurm plans with {soft}; the job may run{own}. "
 
 

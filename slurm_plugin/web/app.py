@@ -150,7 +150,9 @@ def _answer(
     try:
         text = page(View(site, viewer, request.query_params))
     except NotReady:
-        words = "The jobs of this page are being added up; it comes by itself when that is done"
+        words = (
+            "The jobs of this page are being added up; the page comes by itself when that is done"
+        )
         again = {"Refresh": str(_AGAIN_S), "Retry-After": str(_AGAIN_S)}
         return _message(site.config, viewer, 503, words, title="One moment", **again)
     except (PageMissing, BadQuery, NimoError) as error:
@@ -168,7 +170,7 @@ def _error_page(config: Config, error: Exception, viewer: Viewer | None = None) 
     if isinstance(error, NimoError):
         _log.error("%s", error)
         return _message(config, viewer, 503, "The store cannot be read now; the log says why")
-    return _message(config, viewer, 500, "This is an error of the program; the log has more")
+    return _message(config, viewer, 500, "The program has failed; the log says more")
 
 
 def _message(

@@ -95,7 +95,7 @@ def one_application(view: View) -> str:
     level = KeyLevel(entry.level)
     rows = view.site.store.fits.find([(level, entry.key)])
     if not rows:
-        raise PageMissing("the store has this application no more; look for it in the list")
+        raise PageMissing("the store no longer has this application; look for it in the list")
     prediction = decode(rows[0].payload)
     same = DecisionSelection(key_level=entry.level, key=entry.key)
     pairs = view.site.decisions(view.viewer, same, most=_DOTS)
@@ -216,7 +216,7 @@ def _listing(view: View, shown: Sequence[CatalogueEntry], filters: CatalogueQuer
         shown,
         "catalogue",
         "Applications",
-        empty="no application that these words and choices are about",
+        empty="no application matches these words and choices",
     )
 
 

@@ -109,7 +109,7 @@ def decisions_table(
     view: View,
     pairs: Sequence[Pair],
     caption: str,
-    empty: str = "no decision that these choices are about",
+    empty: str = "no decision matches these choices",
 ) -> Table:
     """List decisions, one line each; what is named leads on."""
 

@@ -120,7 +120,7 @@ def test_clusters_that_the_job_names_are_compared(busy, named):
     assert compared == ({"oak"} if named == "oak" else {"oak", "pine"})
     assert ("pine" in advice["place_text"]) == (named != "oak")
     other = advised(site, "-N2", "-M", f"oak,{named},bone")
-    assert other["place_text"].endswith("Nothing is known here of the cluster bone.") == (
+    assert other["place_text"].endswith("NIMO here does not know the cluster bone.") == (
         named != "all"
     )
 

@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     site = DemoSite.of(folder)
     if args.stop:
-        print("nimod is stopped" if stop(site) else "no nimod of a demo runs there")
+        print("nimod is stopped" if stop(site) else "no demo's nimod runs there")
         return 0
     stop(site)
     narrator = Narrator(site, sys.stdout, every=args.all)

@@ -111,11 +111,10 @@ def _limit_too_long(
     deadline = f"its deadline, {clock(deadline_s)}"
     lines = [f"Slurm does not start this job: {limit} reaches beyond {deadline}"]
     if begin_s <= latest_s:
-        after = f" after {clock(begin_s)}" if begin_s == request.begin_s else ""
-        within = f"within {duration_text(latest_s - begin_s)}{after}"
-        lines = [
-            f"this job should make {deadline}, if it starts {within}: later {limit} is too long"
-        ]
+        left_s = latest_s - begin_s
+        soon = f"within {duration_text(left_s)}" if left_s >= 1 else "at once"
+        start = f"it starts {soon}, by {clock(latest_s)}"
+        lines = [f"this job should make {deadline}, if {start}: later {limit} is too long"]
     enough_s = best and (best.fitting_limit_s or best.limit_s)
     if best and enough_s and begin_s + enough_s <= deadline_s - STARTING_S:
         time, start = slurm_time(enough_s), clock(begin_s)

@@ -188,10 +188,10 @@ def test_help_has_examples_and_all_statuses(capsys):
 
 def test_of_several_clusters_it_says_which_one_is_compared():
     advice = seen_from_here(Advice(cluster="pine"), ("oak", "pine"))
-    assert advice.place_text == "Nothing is known here of the cluster oak."
+    assert advice.place_text == "NIMO here does not know the cluster oak."
     row = PartitionRow(partition="batch", cluster="oak")
     compared = seen_from_here(Advice(cluster="pine", partitions=[row]), ("oak", "pine", "elm"))
-    assert compared.place_text == "Nothing is known here of the cluster elm."
+    assert compared.place_text == "NIMO here does not know the cluster elm."
     silent = Advice(cluster="pine", place_text="Not compared: the cluster oak (no answer).")
     assert seen_from_here(silent, ("oak", "pine")).place_text.count("oak") == 1
     assert not seen_from_here(Advice(cluster="pine"), ("all",)).place_text

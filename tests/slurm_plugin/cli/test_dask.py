@@ -112,7 +112,7 @@ def test_a_scheduler_that_is_not_there_is_one_line(tmp_path, capsys, monkeypatch
 def test_a_scheduler_without_workers_is_not_waited_for_for_ever():
     with (
         workers(0) as cluster,
-        pytest.raises(DaskError, match="no worker of Dask came"),
+        pytest.raises(DaskError, match="no Dask worker came"),
         dask_pool(cluster.scheduler_address, wait_s=0.2),
     ):
         pass

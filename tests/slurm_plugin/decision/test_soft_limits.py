@@ -357,7 +357,7 @@ def test_a_job_is_planned_with_what_its_runs_take_and_held_to_its_own_limit():
     text = explain(
         Explanation(decision=row), 7, shown=dataclasses.replace(shown, least_limit_s=None)
     )
-    assert "Slurm planned with 1.2 h at first, and does so no more" in text
+    assert "Slurm planned with 1.2 h at first, but no longer does" in text
     text = explain(Explanation(decision=row), 7)
     assert "Slurm was to plan with 1.2 h" in text
 

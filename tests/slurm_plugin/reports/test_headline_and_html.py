@@ -224,7 +224,7 @@ def test_the_worst_application_is_named_and_harm_comes_first():
     more = [(decision(label="cfd"), run()) for _ in range(5)]
     guess = {"label": "ada", "key_level": "user", "applied": False, "action": "keep"}
     guesses = [(decision(**guess), run(elapsed_s=2000.0)) for _ in range(5)]
-    rest = "ended inside the 90 % interval, and no application is below that."
+    rest = "ended inside the 90 % interval, and no application did worse."
     assert summed(*good, *more, *guesses).trust == f"100 % of 10 runs {rest}"
     assert "0 % of 5" in summed(*guesses).trust
     assert made.tasks[0].text == "see why 1 job that NIMO changed met a limit"
@@ -233,7 +233,7 @@ def test_the_worst_application_is_named_and_harm_comes_first():
 
 def test_without_an_outcome_there_is_nothing_to_boast_of():
     made = summed((decision(), None))
-    assert "no job finished" in made.benefit
+    assert "no job ran on a count that NIMO chose" in made.benefit
     assert made.verdict == "none yet"
     assert made.lines()[2] == "There is nothing to do."
 

@@ -216,4 +216,4 @@ def test_a_page_whose_sums_take_long_says_so_and_comes_by_itself(ask, monkeypatc
         got = ask(path)
         assert got.status_code == 503
         assert got.headers["refresh"] == got.headers["retry-after"] == "2"
-        assert "it comes by itself" in got.text
+        assert "the page comes by itself" in got.text
