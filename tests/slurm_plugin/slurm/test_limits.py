@@ -270,14 +270,15 @@ def plan(cluster, nodes, *options, check=True):
 
 
 def test_a_plan_keeps_to_the_limits_of_qos_and_association(limited):
-    done = plan(limited, "1-8", "--submit", "--follow", "--interval=0.5", "--fixed")
+    done = plan(limited, "1-8", "--submit", "--follow", "--fixed")
     assert done.stdout.endswith("2 COMPLETED\n")
     record = json.loads((limited.layout.work / "within.plan.json").read_text())
-    limited.wait(*map(int, record["ids"].values()), accounted=True)
+    ids = {name: run["job_id"] for name, run in record["steps"].items()}
+    limited.wait(*ids.values(), accounted=True)
     rows = limited.sacct("-X", fields=("JobID", "NNodes", "QOS"))
     had = {row["JobID"]: (row["NNodes"], row["QOS"]) for row in rows}
-    assert had[record["ids"]["wide"]] == ("6", "normal")
-    assert had[record["ids"]["held"]] == ("3", "three")
+    assert had[str(ids["wide"])] == ("6", "normal")
+    assert had[str(ids["held"])] == ("3", "three")
 
 
 @pytest.mark.parametrize(
