@@ -238,7 +238,7 @@ def verdicts(
     special: family of node counts that the application is made for
         (:mod:`predictor.curves.reliability`); predictions for others are refused.
     """
-    named = {problem.name for problem in problems}
+    named = {reason.name for reason in problems}
     survived = {p.nodes: p.time_s for p in curve.censored}
 
     def doubted(p: Prediction) -> bool:

@@ -72,7 +72,7 @@ class Choice:
 
         It disagrees where its time is outside the interval and farther off than ``factor``.
         """
-        named = {problem.name for problem in self.second.problems}
+        named = {reason.name for reason in self.second.problems}
         points = self.curve.points
         asked = [
             p

@@ -73,7 +73,7 @@ def judge(
         high_fitting_error(nodes, times, fitted, chosen),
         linear_section(nodes, instance, others) or alternative_fit(nodes, instance, others, chosen),
     )
-    return tuple(problem for problem in problems if problem is not None)
+    return tuple(reason for reason in problems if reason is not None)
 
 
 def high_fitting_error(
