@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from predictor.table import encode
+from predictor.stored_table import encode
 from sacct_ingest.records import KeyLevel, NodeProfile, Resource
 from sacct_ingest.store import FitRow, Store
 from slurm_plugin.experiments.learn.description import Journal, Stage, Trial

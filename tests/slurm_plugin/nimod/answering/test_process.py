@@ -88,7 +88,7 @@ def test_advice_of_the_process_is_that_of_nimod_with_what_was_booked(service):
     own = service.advise(job(), now_s=NOW)
     assert own != DecisionService(service.config, new_id=str).advise(job(), now_s=NOW)
     question = AdviceQuestion(
-        job(), private=False, confidence=0.0, booked=service.bookings.of("alice")
+        job(), private=False, confidence=0.0, booked=service.bookings.of("alice"), clusters=""
     )
     with process(service) as made:
         for _ in range(2):
