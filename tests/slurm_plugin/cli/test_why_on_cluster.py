@@ -342,3 +342,27 @@ def test_another_s_job_is_not_changed(idle):
     assert "another user's: only that user and admins may change it" in done.stderr
     assert "What would start it sooner" not in done.stdout
     assert "JobHeldUser" in idle.slurm(f"squeue -h -j {job} -o %r")
+
+
+def test_of_others_jobs_that_slurm_hides_nothing_is_said(idle):
+    conf = idle.cluster.layout.slurm_conf
+    before = conf.read_text()
+    conf.write_text(f"{before}\nPrivateData=jobs,usage\n")
+    try:
+        idle.cluster.reconfigure()
+        idle.add("secret", "-N3 --exclusive -t 20", BOB)
+        secret = idle.jobs["secret"]
+        wait_until(lambda: str(secret) not in idle.reasons(), what="the other's job to run")
+        idle.add("own", "-N3 --exclusive -t 5")
+        wait_until(lambda: str(idle.jobs["own"]) in idle.reasons(), what="a reason")
+        assert str(secret) not in idle.slurm("squeue -h -a -o %A", user=ADA)
+        said = idle.waiting("own")
+        assert (said["ends"], said["troubles"]) == ("turn", [])
+        shown = idle.nimo("why", str(idle.jobs["own"])).stdout
+        asked = idle.nimo("why", str(secret), check=False)
+        assert asked.returncode != 0
+        for text in (shown, asked.stdout, asked.stderr.replace(str(secret), "")):
+            assert not re.search(rf"{BOB}|secret|{secret}", text)
+    finally:
+        conf.write_text(before)
+        idle.cluster.reconfigure()
