@@ -122,7 +122,11 @@ def test_no_request_is_too_odd(user, name, comment, script, argv):
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1)
 
 
-@given(WORDS.filter(lambda w: w[0] != "-" and "/" not in w and w != ":"), st.lists(WORDS))
+#: Words in the place of a script that name none: folders, and what divides components.
+NO_FILES = (".", "..", ":")
+
+
+@given(WORDS.filter(lambda w: w[0] != "-" and "/" not in w and w not in NO_FILES), st.lists(WORDS))
 def test_both_sides_agree_on_any_words(script, arguments):
     words = " ".join([script, *arguments])
     assert line(f"sbatch -N 4 {words}") == request(f"/home/ada/{script}", *arguments).line

@@ -1,6 +1,7 @@
 """Reports that one process of the pages leaves to the next."""
 
 import os
+import threading
 import time
 
 import pytest
@@ -9,6 +10,7 @@ from sacct_ingest.store import DecisionSelection, Store
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.web.kept_reports import KeptReports
+from tests.processes import LONGEST_WAIT_S
 from tests.slurm_plugin.web.conftest import ALL, joined, own
 
 
@@ -75,12 +77,22 @@ def test_where_nothing_can_be_written_nothing_is_kept(tmp_path, report, caplog):
 
 @pytest.mark.parametrize("path", ["/", "/report", "/savings"])
 def test_the_first_page_after_a_start_has_the_last_sums_and_says_their_age(
-    ask, store_path, tmp_path, path
+    ask, store_path, tmp_path, monkeypatch, path
 ):
     joined(store_path)
     folder = tmp_path / "kept"
     folder.mkdir()
     assert "Added up" not in ask(path, folder=folder).text
     aged(folder, 7300.0)
-    text = ask(path, folder=folder).text
+    shown = threading.Event()
+
+    def after_the_page(*arguments, **options):
+        shown.wait(timeout=LONGEST_WAIT_S)
+        return collect(*arguments, **options)
+
+    monkeypatch.setattr("slurm_plugin.web.data.collect", after_the_page)
+    try:
+        text = ask(path, folder=folder).text
+    finally:
+        shown.set()
     assert "Added up 2 h ago; the jobs since then are being added." in text
