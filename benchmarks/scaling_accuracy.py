@@ -147,7 +147,7 @@ def cases(curves: Sequence[Measured]) -> Iterator[Case]:
 
 def methods() -> dict[str, Method]:
     """Every method by the name of its row; Extra-P only where it is installed."""
-    result: dict[str, Method] = {"nimo": _nimo}
+    result: dict[str, Method] = {"nimo": _nimo, "joint model": _joint}
     result |= {name: _model(model) for name, model in MODELS.items()}
     result |= {name: _plain(formula) for name, formula in FORMULAS.items()}
     if _extrap is not None:
@@ -355,6 +355,26 @@ def _nimo(curve: Curve, nodes: Sequence[int]) -> Answer:
     choice = selection.fit_curve(curve)
     predictions = choice.predict(nodes)
     return predictions, choice.judge(predictions)[0]
+
+
+def _joint(curve: Curve, nodes: Sequence[int]) -> Answer:
+    """Ask the model of sizes and counts, which learned the counts that ran as one job's."""
+    points, asked = curve.points, curve.points[-1].nodes
+    given = (points[0].nodes, asked)
+    runs = [Sample(p.nodes, p.time_s, asked=asked, asked_range=given) for p in points]
+    made = Application(runs).paths()
+    predictions = []
+    for n in nodes:
+        logs = [
+            np.interp(math.log2(n / (base or asked)), made.doublings, path)
+            - np.interp(math.log2(asked / (base or asked)), made.doublings, path)
+            for path, base in zip(made.logs, made.reference, strict=True)
+        ]
+        low, middle, high = (
+            points[-1].time_s * math.exp(value) for value in np.quantile(logs, (0.05, 0.5, 0.95))
+        )
+        predictions.append(Prediction(n, middle, low, high, 0.9))
+    return predictions, ()
 
 
 def _model(model: Model) -> Method:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.long
 #: Commands that only look at the store.
 LOOKING = ("predict", "report", "replay", "prune --dry-run", "config", "hook-path")
 #: Not on every machine.
-ELSEWHERE = ("/etc/", "/var/", "--install", "FILE", ".gz", "--on ")
+ELSEWHERE = ("/etc/", "/var/", "--install", "FILE", ".gz", "--on ", "NAME")
 #: Worker processes are started for several settings, or all jobs are replayed several times.
 SLOW = ("--dask", "--suggest", "--load", "--limits")
 TYPED = sorted(

@@ -80,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
     if args.on:
         matches = _on_types(matches, args, settings())
     matches = [curve_text.within(one) for one in matches]
+    if args.model:
+        matches = _by_model(matches, args.model)
     if args.plot not in (None, plot.TERMINAL):
         if len(matches) > 1:
             keys = ", ".join(f"{table.key} ({table.level})" for table in matches)
@@ -93,8 +95,27 @@ def _check_named(args: argparse.Namespace) -> None:
     """Refuse what needs an application where none is named."""
     if args.application is None and args.plot:
         raise PlotError("which application? 'nimo predict' lists them")
-    if args.application is None and args.on:
-        raise ConfigError(f"--on {args.on}: which application? 'nimo predict' lists them")
+    for option in ("on", "model"):
+        value = getattr(args, option)
+        if args.application is None and value:
+            raise ConfigError(f"--{option} {value}: which application? 'nimo predict' lists them")
+
+
+def _by_model(tables: "Sequence[PredictionTable]", model: str) -> "list[PredictionTable]":
+    """Draw each curve by another model.
+
+    Raises NoHistory: none has observations on enough counts.
+    """
+    from predictor.models.base import TooFewPoints  # noqa: PLC0415 - scipy takes a second
+    from predictor.tables.redrawn import redrawn  # noqa: PLC0415
+
+    made = []
+    for one in tables:
+        with suppress(TooFewPoints):
+            made.append(redrawn(one, model))
+    if not made:
+        raise NoHistory(f"--model {model}: there are runs on fewer than three counts")
+    return made
 
 
 def _on_types(

@@ -12,6 +12,7 @@ EXAMPLE = """\
   nimo predict wrf-d02
   nimo predict -u ada --sort=-runs -o application,runs,verdict
   nimo predict wrf-d02 --on oak
+  nimo predict wrf-d02 --model adept
   nimo predict wrf-d02 --plot
   nimo predict wrf-d02 --plot wrf.svg
   nimo predict wrf-d02 -P | cut -d'|' -f1,2"""
@@ -23,6 +24,11 @@ def add_arguments(add: command_context.Options) -> None:
     add(
         "--on NODE_TYPE|CLUSTER",
         "predict for nodes of this type, or of the types that this cluster has",
+        default="",
+    )
+    add(
+        "--model NAME",
+        "draw the curve by this model: adept, averaged (default: as nimo fit did)",
         default="",
     )
     add("--all", "show all counts, and all that is known; without APPLICATION: list all")

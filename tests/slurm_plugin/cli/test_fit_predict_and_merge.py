@@ -10,9 +10,10 @@ import pytest
 from msgspec.structs import replace as replaced
 
 from predictor import models
+from predictor.models.adept import Adept
 from predictor.prediction_table import PredictionTable
 from predictor.refit import row_of
-from predictor.types import Verdict
+from predictor.types import Curve, Verdict
 from sacct_ingest.store import Store
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.history import applications
@@ -136,6 +137,43 @@ def test_an_unknown_name_proposes_one_that_looks_alike(use, capsys):
 
 
 _BY_TAG = ("tag", "nodes")
+
+
+def test_a_curve_is_drawn_by_adept_where_that_is_asked_for(use, capsys):
+    assert main(["predict", "wrf-d02", "--model", "adept", "--json"]) == 0
+    (drawn,) = msgspec.json.decode(capsys.readouterr().out, type=list[PredictionTable])
+    assert main(["predict", "wrf-d02", "--json"]) == 0
+    (believed,) = msgspec.json.decode(capsys.readouterr().out, type=list[PredictionTable])
+    assert (drawn.model, believed.model) == ("adept", "averaged")
+    assert (drawn.key, drawn.runs, drawn.observed) == (
+        believed.key, believed.runs, believed.observed
+    )  # fmt: skip
+    expected = Adept().fit(Curve(believed.observed)).predict(drawn.nodes, drawn.confidence)
+    assert drawn.median_s == pytest.approx([one.time_s for one in expected], rel=0.01)
+    for nodes, predicted_s in zip(drawn.nodes, drawn.median_s, strict=True):
+        if nodes <= 16:
+            assert predicted_s == pytest.approx(WRF.time_s(nodes), rel=0.2)
+    assert main(["predict", "wrf-d02", "--model", "adept", "--all"]) == 0
+    assert "model: adept" in capsys.readouterr().out
+
+
+def test_a_model_that_is_none_is_named_with_those_there_are(use, capsys):
+    assert main(["predict", "wrf-d02", "--model", "adapt"]) != 0
+    assert "no model is called adapt; there are: adept, averaged" in capsys.readouterr().err
+    assert main(["predict", "--model", "adept"]) != 0
+    assert "--model adept: which application?" in capsys.readouterr().err
+
+
+def test_the_model_of_the_configuration_is_believed(tmp_path, capsys):
+    store, config = f"sqlite:///{tmp_path}/nimo.db", tmp_path / "nimo.yaml"
+    config.write_text(json.dumps({"store": store, "fit": {"model": "adept"}}))
+    with Store.open(store, create=True) as opened:
+        opened.runs.add(runs()[:4])
+    assert main(["fit", "--config", str(config)]) == 0
+    capsys.readouterr()
+    assert main(["predict", "wrf", "--json", "--config", str(config)]) == 0
+    (drawn,) = msgspec.json.decode(capsys.readouterr().out, type=list[PredictionTable])
+    assert drawn.model == "adept"
 
 
 @pytest.fixture
