@@ -66,7 +66,7 @@ WORDS: Final = {
     "several_problems": "several problems: run times differ by {names} (runs with {listed})",
     "layouts": "runs had {number} layouts ({listed}), each with its own curve",
     "undecided": "either jobs on more nodes had larger problems, or more nodes hardly help: the "
-    "runs fit both, and one run of this very problem on {where} would tell",
+    "runs fit both, and one run with the same input on {where} would show which",
     "no_size": "the job does not name {names}, by which run times go: all that ran count",
     "not_run": "no job asked for {where}: predicted from those on {near}",
     "other_layout": "all runs had {had}, this job has {asked}: their run times do not apply",

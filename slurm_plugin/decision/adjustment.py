@@ -14,7 +14,7 @@ class Adjustment(msgspec.Struct, frozen=True, kw_only=True):
 
     change: Change = msgspec.field(default_factory=Change)  #: fields of the job that it writes
     refuses: bool = False  #: the job does not come in
-    warnings: tuple[str, ...] = ()  #: for the user, before all lines and whatever else is told
+    warnings: tuple[str, ...] = ()  #: for the user, printed first
     line: str = ""  #: for the user; empty: nothing that Slurm would not give anyway
     clause: str = ""  #: the same behind the line of another lever; empty: always its own line
     urgent: bool = False  #: sbatch prints the line even with `tell_changes: false`

@@ -56,6 +56,17 @@ def not_told_apart(advice: Advice) -> Advice:
     return advice
 
 
+def of_one_cluster(name: str) -> str:
+    """Say why a job is not advised on for another cluster: it names what is there alone.
+
+    >>> of_one_cluster("oak")
+    'dependencies, reservations, nodes and licences of oak are known there alone: ask on oak itself'
+    """
+    where = printable(name)
+    known = f"dependencies, reservations, nodes and licences of {where} are known there alone"
+    return f"{known}: ask on {where} itself"
+
+
 def not_compared(silent: Mapping[str, str]) -> str:
     """Say which clusters are not compared.
 

@@ -25,6 +25,7 @@ from slurm_plugin.decision.elsewhere import (
     is_unlike_there,
     not_compared,
     not_told_apart,
+    of_one_cluster,
 )
 from slurm_plugin.decision.explore import PendingTries, RecentCounts
 from slurm_plugin.decision.levers.all_levers import tag_texts, with_adjustments
@@ -265,6 +266,8 @@ class DecisionService:
         clusters: those that it names; none: the ones that its user may use are compared.
         """
         if len(clusters) == 1 and (view := self.others.views.get(clusters[0])) is not None:
+            if not may_leave(job):
+                return Advice(ok=False, error=of_one_cluster(view.name))
             there = self._service_of(view)
             advice = there.advise(job, now_s=now_s, private=private, confidence=confidence)
             return not_told_apart(advice)

@@ -112,7 +112,7 @@ def _entry(task: ForeignTask, tasks: Mapping[str, str], files: Mapping[str, str]
 def _sizes(flow: ForeignWorkflow, written: set[str], folder: Path) -> dict[str, float]:
     """Sizes of all files.
 
-    Those that nobody knows and that are not there yet are as large as what their task reads.
+    A file of unknown size that does not exist yet is taken to be as large as its task's inputs.
     """
     sizes: dict[str, float] = {}
     for task in flow.tasks:

@@ -297,7 +297,7 @@ class WaitsQuestion:
     ask: Ask
     user: str | None  #: whose jobs may be shown; None: everybody's
     own: str  #: who asks
-    guesses_for: str = ""  #: whose jobs that never ran are told a guess
+    guesses_for: str = ""  #: user whose waiting jobs without a run get a guessed run time
     private: bool = False  #: by the jobs of that user alone
 
 

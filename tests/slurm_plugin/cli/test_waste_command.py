@@ -196,7 +196,7 @@ def test_ones_own_jobs_from_bare_sacct(login, capsys):
 
 @pytest.mark.parametrize(("asked_s", "again"), [(90, True), (30, False)])
 def test_ones_last_jobs_are_known_a_minute_later(login, capsys, asked_s, again):
-    """Whoever had asked before any job had run was told for ten minutes that there is none."""
+    """Asked before any job had run, the answer "no job" stayed for ten minutes."""
     rows = (login.bin / "rows.json").read_text()
     (login.bin / "rows.json").write_text("[]")
     assert main(["waste", "-S", "now-180days"]) == 0

@@ -148,3 +148,14 @@ def test_a_partition_elsewhere_that_takes_no_such_job_is_left_out():
     closed = msgspec.structs.replace(nodes_of_type_c(free_s=0.0), allowed_qos=frozenset({"gold"}))
     assert not of_oak(compared(learned(), [slow()], [closed]))
     assert partition("slow", "a").name == "slow"
+
+
+@pytest.mark.parametrize(
+    "bound", [{"dependency": "afterok:4"}, {"reservation": "course"}, {"licenses": "solver:1"}]
+)
+def test_what_another_cluster_alone_knows_is_asked_about_there(bound):
+    advice = compared(
+        learned(), [slow()], [nodes_of_type_c(free_s=0.0)], clusters=("oak",), **bound
+    )
+    assert not advice.ok
+    assert advice.error.endswith("of oak are known there alone: ask on oak itself")

@@ -42,7 +42,7 @@ def ended(began_s=NOW - 1, ended_s=NOW + 9):
 
 
 class Told:
-    """Slurm, which says what it was told to, or that it has no such job."""
+    """A stand-in for scontrol: prints a given text, or that there is no such job."""
 
     def __init__(self, **comments):
         self.comments, self.asked = comments, []
