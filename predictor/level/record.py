@@ -152,7 +152,7 @@ def built_in() -> PooledErrors:
     """Errors in place of a site's record, where other users' runs must not count.
 
     In units of what was expected they are as Student's t with 1.5 degrees of freedom; see
-    "What decides" in docs/trust.md.
+    "What decides" in docs/records.md.
     """
     # Loaded here: commands that only read records shall start without it.
     from scipy.special import stdtrit  # noqa: PLC0415

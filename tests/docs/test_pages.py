@@ -33,7 +33,7 @@ def test_the_pages_are_built_without_a_warning(tmp_path):
     )
     assert (run.returncode, run.stderr) == (0, "")
     assert "nimo-advise" in (tmp_path / "commands.html").read_text()
-    assert "<math" in (tmp_path / "models.html").read_text()
+    assert "<math" in (tmp_path / "model-parts.html").read_text()
     elsewhere = re.compile(r"<(?:script|link|img)[^>]*(?:src|href)=\"https?:")
     assert [
         page.name for page in tmp_path.glob("*.html") if elsewhere.search(page.read_text())

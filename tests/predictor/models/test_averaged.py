@@ -1,4 +1,4 @@
-"""The average over shapes against its formulas in docs/models.md, written another way.
+"""The average over shapes against its formulas in docs/model-parts.md, written another way.
 
 Scale and residual are kriged by the bordered system of equations, in which the flat prior of the
 scale is a row of ones.  Quantiles are NumPy's.  Only the evenly spread points are the model's own.
@@ -287,7 +287,7 @@ def test_two_node_counts_are_enough():
 
 
 def test_the_defaults_are_those_of_the_page():
-    page = " ".join((DOCS / "models.md").read_text().split())
+    page = " ".join((DOCS / "model-parts.md").read_text().split())
     settings, prior = AveragedSettings(), ShapePrior()
     low, high = prior.overhead
     for text in (
@@ -303,8 +303,8 @@ def test_the_defaults_are_those_of_the_page():
         f"$q = 0$ for {prior.collective * 100:g} %",
     ):
         assert text in page
-    trust = " ".join((DOCS / "trust.md").read_text().split())
-    assert f"They are {settings.between} times as wide" in trust
+    records = " ".join((DOCS / "records.md").read_text().split())
+    assert f"They are {settings.between} times as wide" in records
 
 
 @pytest.mark.parametrize("formula", [amdahl, downey(64, 0.5), lambda n: 500 / n + 3 * np.log2(n)])
