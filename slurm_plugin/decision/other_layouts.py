@@ -1,6 +1,7 @@
 """The same job laid out otherwise: half-filled nodes, other GPUs, tasks or threads."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from predictor.prediction_table import PredictionTable
 from predictor.table import at, covers, verdict_at
@@ -10,23 +11,30 @@ from slurm_plugin.protocol.advice_messages import LayoutRow
 
 
 def layout_rows(
-    tables: Sequence[PredictionTable], own: PredictionTable, size: int
+    tables: Sequence[PredictionTable],
+    own: PredictionTable,
+    size: int,
+    gpu_types: Iterable[str] = (),
 ) -> list[LayoutRow]:
     """Put the layouts of an application side by side on one size; empty where there is one.
 
     tables: of each layout.
     own: that of the job.
     size: nodes, or CPUs or GPUs in all, as the tables count them.
+    gpu_types: as nodes spell them: sbatch wants it so, and accounting has lower case.
     """
+    spelling = {gpu_type.lower(): gpu_type for gpu_type in gpu_types}
     rows = []
     for table in tables:
         verdict = verdict_at(table, size)
-        options = layout_options(table.layout, table.unit, size)
+        gpu_type = table.layout.gpu_type
+        layout = replace(table.layout, gpu_type=spelling.get(gpu_type, gpu_type))
+        options = layout_options(layout, table.unit, size)
         shown = table.unit is own.unit and verdict is not Verdict.REFUSED and options
         if shown and covers(table, size):
             one = at(table, size)
             row = LayoutRow(
-                layout=str(table.layout),
+                layout=str(layout),
                 options=options,
                 size=size,
                 time_s=one.time_s,
@@ -43,6 +51,8 @@ def layout_rows(
 def layout_options(layout: Layout, unit: Unit, size: int) -> str:
     """Give the options of sbatch for a layout; empty where it does not divide the size.
 
+    Nor are there any for nodes with GPUs of several types.
+
     >>> layout_options(Layout(4, 8), Unit.NODES, 2)
     '--nodes=2 --ntasks-per-node=4 --cpus-per-task=2'
     >>> layout_options(Layout(cpus=8), Unit.NODES, 2)
@@ -53,7 +63,7 @@ def layout_options(layout: Layout, unit: Unit, size: int) -> str:
     ''
     """
     counts = _counts(layout, unit, size)
-    if any(count != int(count) for _, count in counts):
+    if "+" in layout.gpu_type or any(count != int(count) for _, count in counts):
         return ""
     typed = {"gpus-per-node": f"{layout.gpu_type}:"} if layout.gpu_type else {}
     return " ".join(f"--{name}={typed.get(name, '')}{int(count)}" for name, count in counts)

@@ -328,7 +328,8 @@ class DecisionService:
         if case.table is not None and advice.rows and may_be_pasted(case, case.table):
             size = advice.nodes or case.request.asked or case.request.low
             tables = self._tables.laid_out_otherwise(case.table)
-            advice.layouts = layout_rows(tables, case.table, size)
+            types = self._cluster.gpu_types() if self._cluster else ()
+            advice.layouts = layout_rows(tables, case.table, size, types)
         if case.table is not None and case.node_type:
             advice.partition = case.partition.name if case.partition else ""
             advice.node_type = case.node_type

@@ -84,7 +84,7 @@ class RawJob:
 
     @property
     def gpu_type(self) -> str:
-        """Type of GPU that it asks for, in lower case; empty: any, or several."""
+        """Type of GPU that it asks for, to compare, in lower case; empty: any, or several."""
         types = [name.lower() for name in self.tres if name.startswith(_GPU_TYPE)]
         return types[0].removeprefix(_GPU_TYPE) if len(types) == 1 else ""
 
@@ -336,6 +336,11 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     def partition(self, name: str) -> Partition | None:
         """Partition of that name; the empty name means the default one."""
         return self.partitions.get(name or self.default_partition)
+
+    def gpu_types(self) -> frozenset[str]:
+        """Types of GPUs, spelled as its nodes have them."""
+        pools = (partition.pool for partition in self.partitions.values() if partition.pool)
+        return frozenset(group.gpu_type for pool in pools for group in pool.groups) - {""}
 
 
 class ClusterViews(NamedTuple):

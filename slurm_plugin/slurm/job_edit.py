@@ -110,7 +110,9 @@ def on_devices(job: PendingJob, kind: str, other: str, *, in_queue: bool) -> Edi
     """
     named = re.compile(rf"(?<=[:/]){re.escape(kind)}(?=[:=,]|$)")
     devices = {name: named.sub(lambda _: other, value) for name, value in job.devices.items()}
-    tres = {name.replace(f"gres/{kind}", f"gres/{other}"): n for name, n in job.tres.items()}
+    # Slurm lists resources in lower case.
+    before, after = f"gres/{kind.lower()}", f"gres/{other.lower()}"
+    tres = {after if name == before else name: amount for name, amount in job.tres.items()}
     made = replace(job, devices=devices, tres=tres)
     changed = {name: value for name, value in devices.items() if value != job.devices[name]}
     options = " ".join(

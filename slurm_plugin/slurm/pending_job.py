@@ -89,20 +89,22 @@ class PendingJob:
 
     @property
     def device_types(self) -> dict[str, float]:
-        """GPUs in total whose type it asks for.
+        """GPUs in total whose type it asks for, spelled as in its request.
 
         >>> asked = {"TresPerNode": "gres/gpu:a100:1,gres/shard:2"}
         >>> PendingJob(job_id=1, tres={"gres/gpu": 4.0}, devices=asked).device_types
         {'gpu:a100': 4.0}
         """
         types = (converters.gpu_type(one) for name, _, _ in _DEVICES for one in self._asked(name))
-        # Types are in the list of resources where the accounting counts them.
+        # Types are in the list of resources where the accounting counts them, in lower case.
         every = self.tres.get("gres/gpu", 1.0)
-        return {f"gpu:{one}": self.tres.get(f"gres/gpu:{one}", every) for one in types if one}
+        return {
+            f"gpu:{one}": self.tres.get(f"gres/gpu:{one.lower()}", every) for one in types if one
+        }
 
     @property
     def gpu_type(self) -> str:
-        """Type of GPU that it asks for, in lower case; empty: any, or several."""
+        """Type of GPU that it asks for, to compare, in lower case; empty: any, or several."""
         types = [one.partition(":")[2].lower() for one in self.device_types]
         return types[0] if len(types) == 1 else ""
 

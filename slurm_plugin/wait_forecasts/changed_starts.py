@@ -256,7 +256,7 @@ class ChangedStarts:
 
 def _tres(form: PendingJob, own: RawJob) -> dict[str, float]:
     """Give what a form takes in total, devices by their types, too."""
-    types = {f"gres/{kind}": amount for kind, amount in form.device_types.items()}
+    types = {f"gres/{kind.lower()}": amount for kind, amount in form.device_types.items()}
     return {**(form.tres or own.tres), **types, "cpu": float(form.tres.get("cpu", form.cpus))}
 
 

@@ -16,6 +16,7 @@ ADA, BOB = "games", "daemon"
 CONF = (
     "SelectTypeParameters=CR_Core_Memory", "DefMemPerCPU=100", "MaxMemPerNode=1900",
     "AccountingStorageEnforce=limits,qos", "Licenses=solver:4",
+    "AccountingStorageTRES=gres/gpu,gres/gpu:A100,gres/gpu:H100",
     "PriorityType=priority/multifactor", "PriorityWeightAge=0", "PriorityWeightQOS=1000",
     "PartitionName=tiny Nodes=n1 MaxTime=10 MaxNodes=1 DefaultTime=5",
     "PartitionName=closed Nodes=n1 State=DOWN",
@@ -215,7 +216,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(slurm_cluster):
-    with slurm_cluster(nodes=5, conf=CONF, gpus=2, gpu_types=("a100", "h100")) as cluster:
+    with slurm_cluster(nodes=5, conf=CONF, gpus=2, gpu_types=("A100", "H100")) as cluster:
         made = Site.__new__(Site)
         made.wrong = {}
         try:
@@ -317,18 +318,22 @@ def test_a_change_that_is_applied_starts_the_job(idle, name):
 
 
 def test_another_type_of_gpu_where_slurm_changes_it_in_the_queue(idle):
-    idle.add("gpus", "-N2 --gres=gpu:a100:2 -t 15", BOB)
+    idle.add("gpus", "-N2 --gres=gpu:A100:2 -t 15", BOB)
     wait_until(lambda: idle.running() == 1, what="a job on all GPUs of a type")
-    idle.add("a100", "--gres=gpu:a100:2")
+    idle.add("a100", "--gres=gpu:A100:2")
     job = idle.jobs["a100"]
     wait_until(lambda: idle.reasons().get(str(job)) == "Resources", what="a reason")
-    edit = next(one for one in idle.waiting("a100")["edits"] if "h100" in one["what"])
+    edits = idle.waiting("a100")["edits"]
+    number, edit = next((n, one) for n, one in enumerate(edits, 1) if "H100" in one["what"])
     if idle.cluster.settings.version < (23, 2):  # it would add the type to the other one
         assert edit["argv"] == []
-        assert "submit it anew with --gres=gpu:h100:2" in edit["caution"]
+        assert "submit it anew with --gres=gpu:H100:2" in edit["caution"]
+        tested = idle.cluster.run("sbatch", "--test-only", "--gres=gpu:H100:2", "--wrap", "true")
+        assert "on nodes n2 in partition batch" in tested.stdout + tested.stderr
     else:
-        assert edit["argv"][2:] == [f"JobId={job}", "TresPerNode=gres/gpu:h100:2"]
-        idle.slurm(" ".join(edit["argv"]), user=ADA)
+        assert edit["argv"][2:] == [f"JobId={job}", "TresPerNode=gres/gpu:H100:2"]
+        done = idle.nimo("why", str(job), "--apply", stdin=f"{number}\n").stdout
+        assert f"Done: {' '.join(edit['argv'])}" in done
         wait_until(lambda: str(job) not in idle.reasons(), what="the job to run")
     assert edit["agreed"]
     idle.slurm(f"scancel {job} {idle.jobs['gpus']}")

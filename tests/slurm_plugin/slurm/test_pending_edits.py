@@ -149,6 +149,18 @@ def test_another_type_of_gpu_of_which_there_are_as_many():
     assert edits(TWO_TYPES, replace(ON_A100, devices={"TresPerNode": "gres/gpu:2"})) == []
 
 
+def test_types_of_gpus_are_spelled_as_request_and_nodes_have_them():
+    nodes = [gpus("n1", "A100", used=4), gpus("n2", "H100")]
+    tres = {"cpu": 4.0, "mem": 1000.0, "gres/gpu": 2.0, "gres/gpu:a100": 2.0}
+    job = replace(ON_A100, tres=tres, devices={"TresPerNode": "gres/gpu:A100:2"})
+    one_of_two = {"gres/gpu": 3.0, "gres/gpu:a100": 2.0, "gres/gpu:v100": 1.0}
+    assert replace(job, tres=one_of_two).device_types == {"gpu:A100": 2.0}
+    (edit,) = edits(replace(TWO_TYPES, nodes=nodes), job)
+    assert edit.argv[2:] == ("JobId=17", "TresPerNode=gres/gpu:H100:2")
+    assert edit.what == "with gpu:H100 in place of gpu:A100"
+    assert edit.job.tres.keys() == {"cpu", "mem", "gres/gpu", "gres/gpu:h100"}
+
+
 def test_another_type_of_gpu_is_in_another_partition():
     nodes = [TWO_TYPES.nodes[0], gpus("s1", "h100", "short"), gpus("s2", "h100", "barred")]
     (line,) = lines(replace(TWO_TYPES, nodes=nodes), ON_A100)
