@@ -118,26 +118,40 @@ def failed_job(
         is there again, or a heterogeneous one.
     """
     ended, queue = _ended(job_id, task, config, wait_s)
+    return _failed(job_id, task, ended, queue)
+
+
+def _failed(
+    job_id: int, task: int | None, ended: Sequence[EndedJob], queue: Mapping[int | None, str]
+) -> FailedJob:
+    """Choose what did not complete. Raises NimoError: as of `failed_job`."""
     first, which = ended[0], f"job {job_id}" if task is None else f"job {job_id}_{task}"
     if not _is_own(first):
         whose = printable(first.user or "another user")
         raise NimoError(
             f"{which} is {whose}'s: only its own user can look into it and run it again"
         )
-    # Slurm puts a job back into the queue whose node failed; the accounting has its start before.
-    running = [one for one, state in queue.items() if not is_over(state)]
-    put_back = [one for one in running if queue[one] != _COMPLETING]
-    left = [run for run in ended if run.array_task_id not in put_back]
-    if not left or any(run.state is JobState.REQUEUED for run in left):
+    back = _put_back(ended, queue)
+    left = [run for run in ended if run not in back]
+    if not left:
         raise NimoError(f"{which} is in the queue again: Slurm runs it once more by itself")
-    ended = left
-    failed = [run for run in ended if has_failed(run)]
+    failed = [run for run in left if has_failed(run)]
     # Tasks that were cancelled are not wanted, unless nothing else is meant.
     wanted = [run for run in failed if _is_wanted(run)] or failed
     if not wanted:
-        tasks = f": {count(len(ended), 'task')} of it ended" if len(ended) > 1 else ""
+        tasks = f": {count(len(left), 'task')} of it ended" if len(left) > 1 else ""
         raise NimoError(f"{which} completed{tasks}")
-    return FailedJob(job_id, ended, wanted, sum(one is not None for one in running))
+    running = sum(one is not None and not is_over(state) for one, state in queue.items())
+    return FailedJob(job_id, left, wanted, running)
+
+
+def _put_back(ended: Sequence[EndedJob], queue: Mapping[int | None, str]) -> list[EndedJob]:
+    """List those that Slurm has put back into the queue, as it does where a node failed.
+
+    The accounting has their start before.
+    """
+    there = {one for one, state in queue.items() if not is_over(state) and state != _COMPLETING}
+    return [run for run in ended if run.array_task_id in there or run.state is JobState.REQUEUED]
 
 
 def _ended(
@@ -401,13 +415,24 @@ def write_script(line: RerunLine) -> None:
 
 
 def explained(job_id: int, task: int | None, config: Config) -> list[str]:
-    """Say what happened to a job and how to run it again; nothing where it did not fail."""
+    """Say what happened to a job and how to run it again; nothing where it did not fail.
+
+    Of what Slurm has put back into the queue it says that.
+    """
     patient = replace(config, local=replace(config.local, timeout_s=_PATIENCE_S))
     try:
-        job = failed_job(job_id, task, patient, wait_s=_PATIENCE_S)
+        ended, queue = _ended(job_id, task, patient, _PATIENCE_S)
     except NimoError:
         return []
-    lines = story(job)
+    back = [run for run in _put_back(ended, queue) if _is_own(run)]
+    lines = [failed_text.happened(back[0], lack_of(back[0]))] if back else []
+    if back:
+        lines.append(failed_text.put_back_text([queue.get(run.array_task_id, "") for run in back]))
+    try:
+        job = _failed(job_id, task, ended, queue)
+    except NimoError:
+        return lines
+    lines += story(job)
     try:
         made = again(job, patient)
     except NimoError as error:

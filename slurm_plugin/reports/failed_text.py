@@ -19,6 +19,7 @@ _ENDED = {
     JobState.BOOT_FAIL: "was on a node that did not start",
     JobState.PREEMPTED: "was preempted by a job of higher priority",
     JobState.CANCELLED: "was cancelled",
+    JobState.REQUEUED: "was put back into the queue",
     JobState.REVOKED: "was withdrawn from this cluster",
 }
 
@@ -50,6 +51,30 @@ def happened(run: EndedJob, lack: Lack) -> str:
     if run.state in (JobState.NODE_FAIL, JobState.BOOT_FAIL) and run.node_list:
         text += f" Its nodes were {printable(run.node_list)}."
     return text
+
+
+def put_back_text(states: Sequence[str]) -> str:
+    """Say that Slurm runs a job again that it has put back, or so many tasks of an array.
+
+    states: what Slurm shows of each; empty: it shows none.
+
+    >>> put_back_text(["PENDING"])
+    'Slurm has put it back into the queue, where it waits to run again.'
+    >>> put_back_text(["RUNNING", "PENDING"])
+    'Slurm has put 2 tasks back into the queue: 1 runs again, 1 waits to.'
+    """
+    waiting = states.count("PENDING")
+    if len(states) > 1:
+        rest = len(states) - waiting
+        parts = [f"{rest} {'runs' if rest == 1 else 'run'} again"] if rest else []
+        parts += [f"{waiting} {'waits' if waiting == 1 else 'wait'} to"] if waiting else []
+        told = ", ".join(parts) if rest else f"{waiting} wait to run again"
+        return f"Slurm has put {len(states)} tasks back into the queue: {told}."
+    if waiting:
+        return "Slurm has put it back into the queue, where it waits to run again."
+    if states[0]:
+        return "Slurm has put it back into the queue, and it runs again."
+    return "Slurm has put it back into the queue, to run again."
 
 
 def tasks_text(runs: Sequence[EndedJob], failed: Sequence[EndedJob]) -> str:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 
 _STATE = re.compile(r"\bJobState=([A-Z_]+)")
+#: It has run before, as where a node failed or it was preempted.
+_RESTARTED = re.compile(r"\bRestarts=[1-9]")
 #: Seconds after the one of its submission in which nimod has written a job's decision, and those
 #: about the jobs that were submitted with it.
 _WRITTEN_S = 2.5
@@ -56,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     printed = "" if args.store else _shown(job_id)
     waiting = _waiting(printed, task, config)
     if waiting and not args.json:
+        _print_before(printed, job_id, task, config)
         _print_waiting(waiting)
     if args.apply:
         return _apply(waiting, job_id)
@@ -104,8 +107,9 @@ def _with_nimod(
         _print_json(None, waiting, args)
         return 0
     states = _STATE.findall(printed)
-    over = not states or any(is_over(state) for state in states)
-    failure = _failure(job_id, task, config) if over and not (args.json or args.store) else []
+    ended = not states or any(is_over(state) for state in states)
+    ended = ended or (bool(_RESTARTED.search(printed)) and not waiting)
+    failure = _failure(job_id, task, config) if ended and not (args.json or args.store) else []
     if explanation.decision is None and not (waiting or failure):
         raise NoHistory(_not_found(job_id, explanation))
     if args.json:
@@ -174,6 +178,14 @@ def _all_waiting(args: argparse.Namespace, config: Config) -> int:
         print()
         print(wrapped(line, terminal_width()))
     return 0
+
+
+def _print_before(printed: str, job_id: int, task: int | None, config: Config) -> None:
+    """Print what came of the last start of a job that waits again, where it has had one."""
+    before = _failure(job_id, task, config) if _RESTARTED.search(printed) else []
+    if before:
+        _print("", before)
+        print()
 
 
 def _print_waiting(waiting: "list[PendingAnswer]") -> None:

@@ -382,6 +382,62 @@ To run it again:
     )
 
 
+@pytest.mark.parametrize(
+    ("state", "now", "happened", "again"),
+    [
+        (
+            *("NODE_FAIL", "RUNNING", "was on a node that failed after 12 s. Its nodes were n1."),
+            "Slurm has put it back into the queue, and it runs again.",
+        ),
+        (
+            *("PREEMPTED", "RUNNING", "was preempted by a job of higher priority after 12 s."),
+            "Slurm has put it back into the queue, and it runs again.",
+        ),
+        (
+            *("NODE_FAIL", "PENDING", "was on a node that failed after 12 s. Its nodes were n1."),
+            "Slurm has put it back into the queue, where it waits to run again.",
+        ),
+    ],
+)
+def test_why_says_that_slurm_runs_a_job_again(
+    state, now, happened, again, slurm, capsys, monkeypatch
+):
+    monkeypatch.setattr("slurm_plugin.cli.commands.why.is_meant", lambda _: True)
+    slurm.job(7, state, 12)
+    (slurm.folder / "queue").write_text(f"7 {now}\n")
+    shown = f"JobId=7 JobName=job.sh\n   JobState={now} Requeue=1 Restarts=1 Reason=None\n"
+    slurm.program(
+        "scontrol",
+        f"""\
+#!/bin/sh
+case "$*" in
+"show config") echo "ClusterName = pine" ;;
+"show job 7") echo "{shown}" ;;
+*) exit 1 ;;
+esac
+""",
+    )
+    assert main(["why", "7"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"Job 7 ({user_name()}/job.sh) {happened} {again}" in told
+    assert told.count(happened) == 1
+    assert "To run it again" not in told
+    assert told.startswith("Job 7 (")
+    assert ("Job 7 (job.sh) waits: " in told) is (now == "PENDING")
+
+
+def test_why_of_an_array_of_which_slurm_put_tasks_back(slurm, capsys, monkeypatch):
+    monkeypatch.setattr("slurm_plugin.cli.commands.why.is_meant", lambda _: True)
+    for task, state in enumerate(["NODE_FAIL", "NODE_FAIL", "TIMEOUT"], 1):
+        slurm.job(f"7_{task}", state, JobIDRaw=20 + task)
+    (slurm.folder / "queue").write_text("7_1 RUNNING\n7_2 PENDING\n")
+    assert main(["why", "7"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Slurm has put 2 tasks back into the queue: 1 runs again, 1 waits to." in told
+    assert "reached its time limit of 1 h." in told
+    assert "sbatch --time=02:00:00 --array=3 " in told
+
+
 def test_why_of_a_completed_job_is_as_before(slurm, capsys, monkeypatch):
     monkeypatch.setattr("slurm_plugin.cli.commands.why.is_meant", lambda _: True)
     slurm.job(7, "COMPLETED", 12)

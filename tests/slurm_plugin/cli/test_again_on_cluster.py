@@ -7,6 +7,7 @@ import pytest
 
 from tests.cluster import cgroups
 from tests.environments import PROJECT
+from tests.processes import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long]
 TASKS = """\
@@ -19,6 +20,7 @@ HUNGRY = """\
 (head -c 150M /dev/zero; sleep 4) | tail -c 150M > /dev/null
 """
 SLOW = "#!/bin/sh\n#SBATCH -t 1\necho begun\nsleep ${1:-1}\n"
+LONG = "#!/bin/sh\nsleep 600\n"
 
 
 class User:
@@ -33,7 +35,8 @@ class User:
             "PYTHONPATH": str(PROJECT),
             "OPENBLAS_NUM_THREADS": "1",
         }
-        for name, text in (("tasks.sh", TASKS), ("hungry.sh", HUNGRY), ("slow.sh", SLOW)):
+        scripts = {"tasks.sh": TASKS, "hungry.sh": HUNGRY, "slow.sh": SLOW, "long.sh": LONG}
+        for name, text in scripts.items():
             (self.work / name).write_text(text)
 
     def nimo(self, *words, check=True):
@@ -65,6 +68,8 @@ class User:
 @pytest.fixture(scope="module")
 def user(slurm_cluster):
     conf = ["SelectTypeParameters=CR_Core_Memory", "OverTimeLimit=0"]
+    conf += ["PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE"]
+    conf += ["PartitionName=urgent Nodes=n1,n2 MaxTime=1:00:00 PriorityTier=10"]
     limited = not cgroups.lacking()
     conf += [] if limited else ["JobAcctGatherParams=OverMemoryKill"]
     with slurm_cluster(nodes=2, conf=conf, memory_cgroups=limited) as cluster:
@@ -135,6 +140,54 @@ def test_a_job_that_reached_its_limit_gets_a_longer_one_alone(user):
     new, _ = user.again(job_id)
     assert user.states(new) == {str(new): "COMPLETED"}
     assert user.request(new, "TimelimitRaw", "JobName") == ("2", "slow.sh")
+
+
+def told_of(user, job_id, words):
+    """Ask why until the accounting has the start that ended; give what is said, in one line."""
+    told = []
+
+    def is_told():
+        told.append(" ".join(user.nimo("why", str(job_id), check=False).stdout.split()))
+        return words in told[-1]
+
+    wait_until(is_told, timeout_s=60, what=f"{words!r} in {told}")
+    return told[-1]
+
+
+def runs(user, job_id):
+    """Wait until a job runs."""
+    words = ("squeue", "-h", "-j", str(job_id), "-o", "%T")
+    wait_until(lambda: "RUNNING" in user.cluster.run(*words).stdout, what="the job to run")
+
+
+def test_why_says_that_a_job_whose_node_failed_runs_again(user):
+    job_id = user.cluster.sbatch("--requeue", "-w", "n1", "long.sh", cwd=user.work)
+    runs(user, job_id)
+    user.cluster.run("scontrol", "update", "nodename=n1", "state=down", "reason=test")
+    try:
+        told = told_of(user, job_id, "was on a node that failed")
+        assert "Slurm has put it back into the queue, where it waits to run again. Job" in told
+        assert f"Job {job_id} (long.sh) waits: " in told
+        assert "nimo again" not in told
+        refused = user.nimo("again", str(job_id), check=False).stderr
+        assert "in the queue again: Slurm runs it once more by itself" in refused
+    finally:
+        # Slurm may have done so by itself.
+        user.cluster.run("scontrol", "update", "nodename=n1", "state=resume", check=False)
+        user.cluster.run("scancel", str(job_id))
+
+
+def test_why_says_that_a_job_that_was_preempted_runs_again(user):
+    job_id = user.cluster.sbatch("--requeue", "--exclusive", "-N2", "long.sh", cwd=user.work)
+    runs(user, job_id)
+    words = ("-p", "urgent", "--exclusive", "-N2", "long.sh")
+    urgent = user.cluster.sbatch(*words, cwd=user.work)
+    try:
+        told = told_of(user, job_id, "was preempted by a job of higher priority")
+        assert "Slurm has put it back into the queue, where it waits to run again. Job" in told
+        assert f"Job {job_id} (long.sh) waits: " in told
+    finally:
+        user.cluster.run("scancel", str(job_id), str(urgent))
 
 
 def test_what_is_not_there_or_done_is_refused(user):
