@@ -1,6 +1,10 @@
-"""Jobs of batch logs for benchmarks of run time: SWF, ``sacct -P`` text, rows of XDMoD and NREL."""
+"""Jobs of batch logs for benchmarks of run time.
+
+SWF, ``sacct -P`` text, rows of XDMoD, of NREL, and of Gen-Parallel-Workloads (Theta, Philly).
+"""
 
 import csv
+import gzip
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -31,6 +35,8 @@ def saved(path: Path) -> SavedSacct:
 
 def runs(path: Path) -> Iterator[JobRun]:
     """Read the runs of a log, in whatever of these formats it is."""
+    if path.name.endswith(".csv.gz"):
+        return _generated(path)
     return _nrel(path) if path.suffix == ".csv" else saved(path).read(0, 2**40, Tally())
 
 
@@ -57,6 +63,34 @@ def _nrel(path: Path) -> Iterator[JobRun]:
                 nodes=int(row["nodes_req"]),
                 cpus=int(row["processors_req"]),
                 gpus=int(row["gpus_req"]) or None,
+            )
+
+
+#: How Theta and Philly say that a job ended.
+_ENDINGS = {"Pass": JobState.COMPLETED, "Killed": JobState.CANCELLED, "Failed": JobState.FAILED}
+_FIRST_S = 1_500_000_000  #: no time of day is given, only the time between submissions
+
+
+def _generated(path: Path) -> Iterator[JobRun]:
+    """Jobs as DIR-LAB has them; no waits are given, so that each starts when it is submitted."""
+    submit_s = float(_FIRST_S)
+    with gzip.open(path, "rt", newline="") as file:
+        for number, row in enumerate(csv.DictReader(file)):
+            submit_s += float(row["interval"])
+            elapsed_s = float(row["run_time"])
+            yield JobRun(
+                cluster=path.name.partition("-")[0],
+                job_id=number,
+                submit_s=round(submit_s),
+                start_s=round(submit_s),
+                end_s=round(submit_s + elapsed_s),
+                elapsed_s=elapsed_s,
+                state=_ENDINGS[row["new_status"]],
+                user=row["user"],
+                limit_s=round(float(row["wall_time"])) or None,
+                nodes=int(row["node_num"]),
+                cpus=int(row["cpu_num"]),
+                gpus=int(row["gpu_num"]) or None,
             )
 
 
