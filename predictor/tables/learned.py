@@ -2,15 +2,14 @@
 
 The occupancy model (Shivam, Babu, Chase, VLDB 2006) is fitted to these runs as the accounting has
 them.  All runs of the application are then given as they would be on each number of CPUs and memory
-with one size of the input: each keeps its residual.  So a table on each of these rests on all runs,
-and later runs correct it.
+with one size of the input: each keeps its residual of the model of all.  So a table on each of
+these rests on all runs and says what learning said, and later runs correct it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from math import exp, log
-from statistics import median
 
 import numpy as np
 from scipy.optimize import nnls
@@ -26,8 +25,8 @@ from sacct_ingest.store.rows import RunRow
 
 #: Fewest and most runs that are learned from, and most tables.
 _FEWEST, _RECENT, _MOST = 6, 100, 32
-#: Ratio of run times from which on memory distinguishes tables, largest residual in medians.
-_MATTERS, _FAR = 1.05, 4.0
+#: Ratio of run times from which on memory distinguishes tables.
+_MATTERS = 1.05
 _NODES, _CPUS, _MIB = "nodes", "cpus", 2.0**20
 #: Attributes of which more makes runs faster, as `nimo lab learn` has them.
 _FASTER = frozenset({_NODES, _CPUS, MEMORY})
@@ -70,13 +69,8 @@ def learned(finished: Iterable[RunRow]) -> Iterator[tuple[Part, list[RunRow], Si
     def log_time(given: _Amounts) -> float:
         return log(fit.predict({name: given[name] for name in varied}).time_s)
 
-    # Without one run the model may be another one: such residuals count in part.
-    most = _FAR * median(map(abs, fit.left_out)) + 0.01
-    off = {
-        id(row): min(max(-e, -most), most) for (row, _), e in zip(made, fit.left_out, strict=True)
-    }
     runs = [
-        (row, given, off.get(id(row)) or log(row.elapsed_s) - log_time(given))
+        (row, given, log(row.elapsed_s) - log_time(given))
         for row, given in asked
         if given.keys() >= names
     ]
