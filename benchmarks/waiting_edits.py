@@ -20,6 +20,7 @@ import _bench
 
 from sacct_ingest.text.admin_comment import Note, build
 from slurm_plugin.cli import waiting_jobs
+from slurm_plugin.cli.slurm_questions import Patience
 from slurm_plugin.slurm.job_edit import Edit
 from tests.cluster import SlurmCluster
 from tests.conftest import scratch_directory
@@ -272,11 +273,12 @@ def run_round(bench: Bench, kinds: Sequence[str]) -> list[Trial]:
 
 def ask_and_change(bench: Bench, trial: Trial) -> None:
     """Ask what would start the job sooner, and make the first of the changes."""
-    jobs = waiting_jobs.shown_jobs([trial.changed.job])
+    patience = Patience()
+    jobs = waiting_jobs.shown_jobs([trial.changed.job], patience)
     if not jobs:
         return  # it has started already
     job = jobs[0]
-    seen = waiting_jobs.look([job], "/nowhere", with_edits=True)
+    seen = waiting_jobs.look([job], "/nowhere", patience, with_edits=True)
     if seen.raw is None:
         return
     names = {trial.changed.partition} | (
@@ -286,7 +288,7 @@ def ask_and_change(bench: Bench, trial: Trial) -> None:
     seen = seen._replace(raw=replace(seen.raw, partitions=parts))
     facts = waiting_jobs.facts_in(seen, job)
     start, found = waiting_jobs.edits(seen, job, facts, waiting_jobs.changed_starts(seen))
-    edits = waiting_jobs.agreed({0: found}, waiting_jobs.MOST_EDITS)[0]
+    edits = waiting_jobs.agreed({0: found}, waiting_jobs.MOST_EDITS, Patience())[0][0]
     trial.asked_s, trial.start = seen.now_s, start
     trial.edit = next((one for one in edits if one.argv), None)
     if trial.edit is not None:

@@ -67,7 +67,7 @@ _MODE, _FOLDER_MODE = 0o600, 0o700
 #: The accounting has the end of a job after so long.
 _ACCOUNTED_S = 15.0
 #: Slurm is not waited for longer where something else was asked.
-_PATIENCE_S = 5.0
+EXPLAINED_S = 5.0
 _COMPLETING = "COMPLETING"  #: it has ended, and its nodes are not free yet
 _LARGEST = 4 * 2**20  #: slurm.conf(5), max_script_size
 
@@ -414,14 +414,18 @@ def write_script(line: RerunLine) -> None:
     line.file.chmod(_MODE)
 
 
-def explained(job_id: int, task: int | None, config: Config) -> list[str]:
+def explained(
+    job_id: int, task: int | None, config: Config, within_s: float = EXPLAINED_S
+) -> list[str]:
     """Say what happened to a job and how to run it again; nothing where it did not fail.
 
     Of what Slurm has put back into the queue it says that.
+
+    within_s: seconds for each answer of the accounting.
     """
-    patient = replace(config, local=replace(config.local, timeout_s=_PATIENCE_S))
+    patient = replace(config, local=replace(config.local, timeout_s=within_s))
     try:
-        ended, queue = _ended(job_id, task, patient, _PATIENCE_S)
+        ended, queue = _ended(job_id, task, patient, within_s)
     except NimoError:
         return []
     back = [run for run in _put_back(ended, queue) if _is_own(run)]

@@ -1,25 +1,25 @@
-"""Jobs that wait: why, and when they start; asked as the user who asks, each question briefly."""
+"""Jobs that wait: why, and when they start; asked as the user who asks, for two seconds."""
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from predictor.waits.workload import LimitShares
 from sacct_ingest.errors import JobRefused, NimoError, SlurmError
 from sacct_ingest.text.admin_comment import parse
 from slurm_plugin.cli.slurm_estimates import START, EstimateRequest
 from slurm_plugin.cli.slurm_estimates import run as run_sbatch
+from slurm_plugin.cli.slurm_questions import Patience, Questions, asking
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
 from slurm_plugin.reports.pending_text import PendingAnswer, answer_of, edit_row
-from slurm_plugin.slurm import commands, sources
+from slurm_plugin.slurm import sources
 from slurm_plugin.slurm.cluster_state import RawState
 from slurm_plugin.slurm.job_edit import Edit
 from slurm_plugin.slurm.limit_reasons import BindingLimit, binding_limit, limit_reason
@@ -40,12 +40,8 @@ from slurm_plugin.slurm.start_plan import StartPlan
 from slurm_plugin.wait_forecasts.changed_starts import ChangedStarts, StartRange, compared
 from slurm_plugin.wait_forecasts.forecasts import QueueRunTimes
 
-_T = TypeVar("_T")
-#: Seconds that each question to Slurm or nimod may take.
-PATIENCE_S = 2.0
 #: Jobs that are explained at once.
 MOST_JOBS = 20
-_AT_ONCE = 8  #: questions
 _WAITING = ("-h", "-t", "PD", "-o", "%A")
 #: Jobs of a page, and the first of them for which changes are looked for.
 _ON_PAGE, _CHANGED_ON_PAGE = 10, 3
@@ -58,11 +54,6 @@ _PRIORITIES = ("sacctmgr", "-nP", "show", "qos", "format=Name,Priority")
 _PARTS = (sources.SINFO, sources.PARTITIONS, sources.RESERVATIONS, sources.LICENCES)
 _CHANGES_DEVICES = (23, 2)  #: release from which Slurm changes types of devices in the queue
 _BY_ITSELF = frozenset({"BeginTime", "Reservation"})  #: reasons that time takes away
-
-
-def ask_slurm(argv: Sequence[str], *, timeout_s: float | None = None) -> str:
-    """Run a command of Slurm's, briefly. Raises SlurmError: it failed, or took too long."""
-    return commands.run(argv, timeout_s=PATIENCE_S if timeout_s is None else timeout_s)
 
 
 class Look(NamedTuple):
@@ -79,38 +70,39 @@ class Look(NamedTuple):
     now_s: float
 
 
-def own_waiting() -> list[int]:
+def own_waiting(patience: Patience) -> list[int]:
     """List the ids of the user's own jobs that wait. Raises SlurmError: squeue does not answer."""
-    return _ids(("squeue", "--me", *_WAITING))
+    return _ids(patience.ask(("squeue", "--me", *_WAITING)))
 
 
-def _ids(argv: Sequence[str]) -> list[int]:
-    ids = (int(word) for word in ask_slurm(argv).split() if word.isdecimal())
+def _ids(listed: str) -> list[int]:
+    ids = (int(word) for word in listed.split() if word.isdecimal())
     return list(dict.fromkeys(ids))
 
 
 def of_user(socket: str, user: str) -> list[PendingAnswer]:
     """Say why a user's jobs wait, to a page of that user; nothing where Slurm does not answer."""
+    patience = Patience()
     try:
-        ids = _ids(("squeue", f"--user={user}", *_WAITING))
-        jobs = shown_jobs(ids[:_ON_PAGE]) if ids else []
+        ids = _ids(patience.ask(("squeue", f"--user={user}", *_WAITING)))
+        jobs = shown_jobs(ids[:_ON_PAGE], patience) if ids else []
     except SlurmError:
         return []
     own = [job for job in jobs if job.user == user]
     if not own:
         return []
-    seen = look(own, socket, with_edits=True)
-    return answers(seen, with_edits=_CHANGED_ON_PAGE, user=user)
+    seen = look(own, socket, patience, with_edits=True)
+    return answers(seen, patience, with_edits=_CHANGED_ON_PAGE, user=user)
 
 
-def shown_jobs(job_ids: Sequence[int]) -> list[PendingJob]:
+def shown_jobs(job_ids: Sequence[int], patience: Patience) -> list[PendingJob]:
     """Ask Slurm for jobs; those that wait no more are left out.
 
     Raises SlurmError: it does not answer, or shows none of them.
     """
     texts, troubles = [], []
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        slurm = _Questions(pool, {})
+    with asking() as pool:
+        slurm = Questions(pool, patience, {})
         asked = [("scontrol", "show", "job", str(number)) for number in job_ids]
         for argv in asked:
             slurm.begin(argv)
@@ -130,43 +122,9 @@ def _own_table(jobs: Sequence[PendingJob]) -> tuple[str, ...]:
     return ("sacctmgr", "-nP", "show", "assoc", *where, "format=Cluster,Account,Partition,QOS")
 
 
-class _Questions:
-    """Questions to Slurm that are asked at once, and have one time to be answered in.
-
-    troubles: takes what was asked for, and why there is no answer.
-    """
-
-    def __init__(self, pool: ThreadPoolExecutor, troubles: dict[str, str]) -> None:
-        self._pool, self._troubles = pool, troubles
-        self._until_s = time.monotonic() + PATIENCE_S
-        self._asked: dict[tuple[str, ...], Future[str]] = {}
-
-    def begin(self, argv: Sequence[str]) -> None:
-        """Ask, and do not wait."""
-        self._asked[tuple(argv)] = self._pool.submit(self._ask, argv)
-
-    def answer(self, argv: Sequence[str]) -> str:
-        """Give an answer, of what was begun or not. Raises SlurmError: there is none."""
-        begun = self._asked.get(tuple(argv))
-        return self._ask(argv) if begun is None else begun.result()
-
-    def got(self, name: str, argv: Sequence[str]) -> str:
-        """Give an answer; none is noted under this name."""
-        return self.noted(name, lambda: self.answer(argv)) or ""
-
-    def noted(self, name: str, ask: Callable[[], _T]) -> _T | None:
-        """Give what ``ask`` gives; an error is noted under this name."""
-        try:
-            return ask()
-        except NimoError as error:
-            self._troubles[name] = str(error)
-            return None
-
-    def _ask(self, argv: Sequence[str]) -> str:
-        return ask_slurm(argv, timeout_s=max(round(self._until_s - time.monotonic(), 1), 0.1))
-
-
-def look(jobs: Sequence[PendingJob], socket: str, *, with_edits: bool = False) -> Look:
+def look(
+    jobs: Sequence[PendingJob], socket: str, patience: Patience, *, with_edits: bool = False
+) -> Look:
     """Ask Slurm and nimod what their reasons and starts follow from; what fails is left out.
 
     with_edits: also what changes of them follow from.
@@ -175,11 +133,11 @@ def look(jobs: Sequence[PendingJob], socket: str, *, with_edits: bool = False) -
     limited = any(limit_reason(job.reason) for job in jobs)
     own = _own_table(jobs)
     now_s = time.time()
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        slurm = _Questions(pool, troubles)
+    with asking() as pool:
+        slurm = Questions(pool, patience, troubles)
         for argv in (CONFIG, *_PARTS, *((ASSOC_MGR, own) if limited else ())):
             slurm.begin(argv)
-        expected = pool.submit(_waits, jobs, socket)
+        expected = pool.submit(_waits, jobs, socket, patience)
         text = slurm.got("Slurm's configuration", CONFIG)
         settings = read_settings(text) if text else SlurmConf()
         by_qos = with_edits and settings.qos_weight > 0
@@ -198,13 +156,14 @@ def look(jobs: Sequence[PendingJob], socket: str, *, with_edits: bool = False) -
     return Look(jobs, settings, raw, assoc_mgr, access, priorities, waits, troubles, now_s)
 
 
-def _waits(jobs: Sequence[PendingJob], socket: str) -> Waits:
+def _waits(jobs: Sequence[PendingJob], socket: str, patience: Patience) -> Waits:
     asked = [(job.job_id, -1) for job in jobs]
-    return client.waits(socket, asked, timeout_s=PATIENCE_S)
+    return client.waits(socket, asked, timeout_s=max(patience.left_s, 0.01))
 
 
 def answers(
     seen: Look,
+    patience: Patience,
     *,
     with_edits: int = 0,
     most: int = MOST_EDITS,
@@ -219,6 +178,20 @@ def answers(
         first.
     user: who reads it; empty: who runs this.
     """
+    with patience.paused():
+        made, found = _answers(seen, with_edits, within_s, user)
+    chosen, trouble = agreed(found, most, patience)
+    for number, checked in chosen.items():
+        made[number].edits = [edit_row(edit) for edit in checked]
+        if trouble:
+            made[number].troubles.append(f"whether Slurm takes a change ({trouble})")
+    return made
+
+
+def _answers(
+    seen: Look, with_edits: int, within_s: float, user: str
+) -> tuple[list[PendingAnswer], dict[int, list[Edit]]]:
+    """Give the answers, and by their numbers the changes that Slurm has not checked yet."""
     rows = {row.job_id: row for row in seen.waits.rows}
     facts = [facts_in(seen, job) for job in seen.jobs]
     made = []
@@ -238,11 +211,9 @@ def answers(
         one.looked = True
         if start is not None and (one.start_s is None or job.is_particular):
             one.start_s, one.low_s, one.high_s = start
-    for number, checked in agreed(found, most).items():
-        made[number].edits = [edit_row(edit) for edit in checked]
     for one, known in zip(made, facts, strict=True):
         one.after = starts_after(known, one.start_s)
-    return made
+    return made, found
 
 
 def _answer(job: PendingJob, facts: QueueFacts, seen: Look, row: WaitRow | None) -> PendingAnswer:
@@ -298,15 +269,20 @@ def edits(
     return start, offered(found)
 
 
-def agreed(found: Mapping[int, Sequence[Edit]], most: int) -> dict[int, list[Edit]]:
+def agreed(
+    found: Mapping[int, Sequence[Edit]], most: int, patience: Patience
+) -> tuple[dict[int, list[Edit]], str]:
     """Choose the first changes of each job that Slurm takes, at most so many; in rounds.
+
+    With it comes why Slurm did not answer for some of them; empty: it did.
 
     found: by the jobs' numbers.
     """
     made: dict[int, list[Edit]] = {number: [] for number in found}
     left = {number: list(edits) for number, edits in found.items()}
-    check = partial(_checked, environ=dict(os.environ))
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    troubles: dict[str, str] = {}
+    check = partial(_checked, patience=patience, troubles=troubles)
+    with asking() as pool:
         while True:
             asked = []
             for number, edits_left in left.items():
@@ -314,7 +290,7 @@ def agreed(found: Mapping[int, Sequence[Edit]], most: int) -> dict[int, list[Edi
                 asked += [(number, edit) for edit in edits_left[:lacking]]
                 left[number] = edits_left[lacking:]
             if not asked:
-                return made
+                return made, troubles.get("sbatch", "")
             checks = pool.map(check, [edit for _, edit in asked])
             for (number, _), checked in zip(asked, checks, strict=True):
                 made[number] += [checked] if checked is not None else []
@@ -353,17 +329,19 @@ def _access(seen: Look, job: PendingJob, facts: QueueFacts) -> OwnAccess:
     )
 
 
-def _checked(edit: Edit, environ: Mapping[str, str]) -> Edit | None:
+def _checked(edit: Edit, patience: Patience, troubles: dict[str, str]) -> Edit | None:
     """Ask Slurm itself whether it takes the job so; None: it refuses it."""
     job = edit.job
     if job.uid != os.getuid():
         return edit  # others have other limits
     asked = EstimateRequest(test_options(job), text="#!/bin/sh\n")
     try:
-        said = run_sbatch(asked.argv(), asked.text, environ=environ, timeout_s=PATIENCE_S)
+        timeout_s = patience.timeout_s(asked.argv())
+        said = run_sbatch(asked.argv(), asked.text, environ=os.environ, timeout_s=timeout_s)
     except JobRefused:
         return None
-    except SlurmError:
+    except SlurmError as error:
+        troubles.setdefault("sbatch", str(error))
         return edit
     found = START.search(said)
     return replace(edit, agreed=True, slurm_s=float(found[1]) if found else None)

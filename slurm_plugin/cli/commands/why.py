@@ -18,6 +18,7 @@ from sacct_ingest.text.hostlist import place_of_index
 from slurm_plugin.cli import own_history
 from slurm_plugin.cli.command_context import load_config
 from slurm_plugin.cli.own_history import is_meant
+from slurm_plugin.cli.slurm_questions import Patience
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
@@ -45,6 +46,8 @@ _RESTARTED = re.compile(r"\bRestarts=[1-9]")
 #: Seconds after the one of its submission in which nimod has written a job's decision, and those
 #: about the jobs that were submitted with it.
 _WRITTEN_S = 2.5
+#: Seconds for the accounting where Slurm did not answer before.
+_NO_ANSWER_S = 0.5
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,19 +55,20 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(args, for_user=True)
     if args.apply and (args.json or args.job is None or args.store):
         raise NimoError("--apply takes a job that waits, and neither --json nor --store")
+    patience = Patience()
     if args.job is None:
-        return _all_waiting(args, config)
+        return _all_waiting(args, config, patience)
     job_id, task = args.job
-    printed = "" if args.store else _shown(job_id)
-    waiting = _waiting(printed, task, config)
+    printed = "" if args.store else _shown(job_id, patience)
+    waiting = _waiting(printed, task, config, patience)
     if waiting and not args.json:
-        _print_before(printed, job_id, task, config)
+        _print_before(printed, job_id, task, config, patience)
         _print_waiting(waiting)
     if args.apply:
         return _apply(waiting, job_id)
     if args.local or (is_meant(config) and not (args.store or Path(config.socket).exists())):
-        return _without_nimod(job_id, task, config, waiting, args)
-    return _with_nimod(job_id, task, config, waiting, args, printed)
+        return _without_nimod(job_id, task, config, waiting, args, patience)
+    return _with_nimod(job_id, task, config, waiting, args, patience, printed)
 
 
 def _without_nimod(
@@ -73,12 +77,15 @@ def _without_nimod(
     config: Config,
     waiting: "list[PendingAnswer]",
     args: argparse.Namespace,
+    patience: Patience,
 ) -> int:
     """Say what came of a job where no nimod decides; of one that waits nothing has."""
     if waiting:
         _print_json(None, waiting, args)
         return 0
-    failure = _failure(job_id, task, config)
+    if patience.left_s <= 0:
+        return 1  # Slurm does not answer, as has been said: nothing newer can be read
+    failure = _failure(job_id, task, config, patience)
     try:
         text = _own_run(own_history.refreshed(config), job_id)
     except NoHistory:
@@ -95,6 +102,7 @@ def _with_nimod(
     config: Config,
     waiting: "list[PendingAnswer]",
     args: argparse.Namespace,
+    patience: Patience,
     printed: str,
 ) -> int:
     """Explain what was decided about a job that Slurm has shown so."""
@@ -109,7 +117,9 @@ def _with_nimod(
     states = _STATE.findall(printed)
     ended = not states or any(is_over(state) for state in states)
     ended = ended or (bool(_RESTARTED.search(printed)) and not waiting)
-    failure = _failure(job_id, task, config) if ended and not (args.json or args.store) else []
+    failure = []
+    if ended and not (args.json or args.store):
+        failure = _failure(job_id, task, config, patience)
     if explanation.decision is None and not (waiting or failure):
         raise NoHistory(_not_found(job_id, explanation))
     if args.json:
@@ -126,46 +136,49 @@ def _with_nimod(
     return 0
 
 
-def _shown(job_id: int) -> str:
+def _shown(job_id: int, patience: Patience) -> str:
     """Give what Slurm shows of a job; empty where it has it no more, or does not answer."""
-    from slurm_plugin.cli.waiting_jobs import ask_slurm  # noqa: PLC0415 - heavy
-
     try:
-        return ask_slurm(("scontrol", "show", "job", str(job_id)))
+        return patience.ask(("scontrol", "show", "job", str(job_id)))
     except SlurmError as error:
         if commands.may_pass(error):  # all else is about the job
             print(f"nimo why: {error}", file=sys.stderr)
         return ""
 
 
-def _waiting(printed: str, task: int | None, config: Config) -> "list[PendingAnswer]":
+def _waiting(
+    printed: str, task: int | None, config: Config, patience: Patience
+) -> "list[PendingAnswer]":
     """Say why a job waits that Slurm has shown; nothing where it does not."""
     if "JobState=PENDING" not in printed:
         return []
-    from slurm_plugin.cli import waiting_jobs  # noqa: PLC0415 - heavy
+    with patience.paused():
+        from slurm_plugin.cli import waiting_jobs  # noqa: PLC0415 - heavy
 
     jobs = [job for job in pending_jobs(printed) if _is_meant_task(job.tasks, task)]
     if not jobs:
         return []
-    seen = waiting_jobs.look(jobs[: waiting_jobs.MOST_JOBS], config.socket, with_edits=True)
-    return waiting_jobs.answers(seen, with_edits=1)
+    few = jobs[: waiting_jobs.MOST_JOBS]
+    seen = waiting_jobs.look(few, config.socket, patience, with_edits=True)
+    return waiting_jobs.answers(seen, patience, with_edits=1)
 
 
 def _is_meant_task(tasks: str, task: int | None) -> bool:
     return task is None or (bool(tasks) and place_of_index(tasks, task) is not None)
 
 
-def _all_waiting(args: argparse.Namespace, config: Config) -> int:
+def _all_waiting(args: argparse.Namespace, config: Config, patience: Patience) -> int:
     """Say why the user's own jobs wait."""
-    from slurm_plugin.cli import waiting_jobs  # noqa: PLC0415 - heavy
+    with patience.paused():
+        from slurm_plugin.cli import waiting_jobs  # noqa: PLC0415 - heavy
 
-    ids = waiting_jobs.own_waiting()
-    jobs = waiting_jobs.shown_jobs(ids[: waiting_jobs.MOST_JOBS]) if ids else []
+    ids = waiting_jobs.own_waiting(patience)
+    jobs = waiting_jobs.shown_jobs(ids[: waiting_jobs.MOST_JOBS], patience) if ids else []
     waiting: list[PendingAnswer] = []
     if jobs:
-        seen = waiting_jobs.look(jobs, config.socket, with_edits=True)
+        seen = waiting_jobs.look(jobs, config.socket, patience, with_edits=True)
         within_s = waiting_jobs.CHANGES_S
-        made = waiting_jobs.answers(seen, with_edits=len(jobs), most=1, within_s=within_s)
+        made = waiting_jobs.answers(seen, patience, with_edits=len(jobs), most=1, within_s=within_s)
         waiting = in_order(made)
     if args.json:
         print(json_text({"waiting": waiting, "jobs": len(ids)}))
@@ -180,9 +193,12 @@ def _all_waiting(args: argparse.Namespace, config: Config) -> int:
     return 0
 
 
-def _print_before(printed: str, job_id: int, task: int | None, config: Config) -> None:
+def _print_before(
+    printed: str, job_id: int, task: int | None, config: Config, patience: Patience
+) -> None:
     """Print what came of the last start of a job that waits again, where it has had one."""
-    before = _failure(job_id, task, config) if _RESTARTED.search(printed) else []
+    restarted = _RESTARTED.search(printed)
+    before = _failure(job_id, task, config, patience) if restarted else []
     if before:
         _print("", before)
         print()
@@ -201,8 +217,6 @@ def _apply(waiting: "list[PendingAnswer]", job_id: int) -> int:
 
     Raises NimoError: there is none to make; SlurmError: Slurm refuses it.
     """
-    from slurm_plugin.cli.waiting_jobs import ask_slurm  # noqa: PLC0415 - heavy
-
     if waiting and not waiting[0].may_change:
         raise NimoError(f"job {job_id} is another user's: only that user and admins may change it")
     edits = [edit for one in waiting[:1] for edit in one.edits]
@@ -216,7 +230,7 @@ def _apply(waiting: "list[PendingAnswer]", job_id: int) -> int:
     if not (said.isdecimal() and 1 <= int(said) <= len(edits)) or not edits[int(said) - 1].argv:
         raise NimoError(f"{said!r} is none of these changes: nothing was changed")
     chosen = edits[int(said) - 1]
-    ask_slurm(chosen.argv)
+    Patience().ask(chosen.argv)
     print(f"Done: {shlex.join(chosen.argv)}")
     return 0
 
@@ -249,10 +263,11 @@ def _explanation(
     return explanation, note, shown
 
 
-def _failure(job_id: int, task: int | None, config: Config) -> list[str]:
-    from slurm_plugin.cli.failed_job import explained  # noqa: PLC0415 - heavy
+def _failure(job_id: int, task: int | None, config: Config, patience: Patience) -> list[str]:
+    from slurm_plugin.cli.failed_job import EXPLAINED_S, explained  # noqa: PLC0415 - heavy
 
-    return explained(job_id, task, config)
+    answers = patience.left_s > 0
+    return explained(job_id, task, config, EXPLAINED_S if answers else _NO_ANSWER_S)
 
 
 def _print(text: str, failure: list[str]) -> None:

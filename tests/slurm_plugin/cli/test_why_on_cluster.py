@@ -113,7 +113,7 @@ import slurm_plugin.cli.slurm_estimates, slurm_plugin.config.settings, slurm_plu
 import slurm_plugin.cli.own_history, encodings.idna, hashlib, json, zoneinfo, concurrent.futures
 import slurm_plugin.cli.failed_job
 from slurm_plugin.cli.nimo import main
-slurm_plugin.cli.waiting_jobs.PATIENCE_S = 60.0
+slurm_plugin.cli.slurm_questions.PATIENCE_S = 60.0
 user = pwd.getpwnam(sys.argv[1])
 os.setgroups([])
 os.setgid(user.pw_gid)

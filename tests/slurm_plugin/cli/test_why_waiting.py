@@ -1,13 +1,15 @@
 """``nimo why`` of jobs that wait: what is printed, where Slurm hangs, refuses or shows little."""
 
 import json
+import os
 import re
 import subprocess
 import time
 
 import pytest
 
-from slurm_plugin.cli import waiting_jobs
+from sacct_ingest.errors import SlurmError
+from slurm_plugin.cli import slurm_questions, waiting_jobs
 from slurm_plugin.cli.commands import why
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.nimod import client
@@ -46,7 +48,7 @@ def slurm(monkeypatch, tmp_path):
     monkeypatch.setattr(why, "is_meant", lambda _: True)
     monkeypatch.setattr(why.own_history, "is_meant", lambda _: True)
     monkeypatch.setattr(client, "waits", unreachable)
-    monkeypatch.setattr(waiting_jobs, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(slurm_questions, "PATIENCE_S", 1.0)
 
     def write(name, *cases, default="exit 0"):
         """``cases``: words that the arguments hold, and what the command prints or does then."""
@@ -130,20 +132,15 @@ def test_limits_that_slurm_refuses_to_show(slurm, capsys):
     assert "scontrol update JobId=17 NumNodes=1-1" in out
 
 
-def test_slurm_that_hangs_is_said_and_not_waited_for(slurm, capsys):
+def test_slurm_that_hangs_is_said_and_not_asked_again(slurm, capsys):
     slurm("scontrol", default="exec sleep 60")
+    slurm("sacct", default="exec sleep 60")
     began = time.monotonic()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("slurm_plugin.cli.failed_job.explained", lambda *_: [])
-        patch.setattr(why, "_own_run", no_run)
-        patch.setattr(why.own_history, "refreshed", lambda config: config)
-        assert main(["why", "17"]) == 3
-    assert time.monotonic() - began < 30
-    assert "nimo why: scontrol: no answer within 1 s" in capsys.readouterr().err
-
-
-def no_run(*_):
-    raise why.NoHistory("no job 17")
+    assert main(["why", "17"]) == 1
+    assert time.monotonic() - began < 20
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "nimo why: scontrol: no answer within 1 s\n")
+    assert slurm.calls() == "scontrol show job 17\n"
 
 
 def test_a_queue_that_hangs_leaves_the_reason(slurm, capsys):
@@ -204,23 +201,90 @@ def test_of_changes_that_slurm_refuses_the_next_is_listed(monkeypatch):
     three = [Edit(what=what, job=job) for what in ("a", "b", "c")]
     refused = {"a"}
     monkeypatch.setattr(
-        waiting_jobs, "_checked", lambda edit, environ: None if edit.what in refused else edit
+        waiting_jobs, "_checked", lambda edit, **_: None if edit.what in refused else edit
     )
-    assert waiting_jobs.agreed({0: three, 5: three[2:]}, 1) == {0: [three[1]], 5: [three[2]]}
-    assert waiting_jobs.agreed({0: three}, 5) == {0: three[1:]}
+    patience = slurm_questions.Patience()
+    few = waiting_jobs.agreed({0: three, 5: three[2:]}, 1, patience)
+    assert few == ({0: [three[1]], 5: [three[2]]}, "")
+    assert waiting_jobs.agreed({0: three}, 5, patience)[0] == {0: three[1:]}
 
 
 def test_all_questions_about_jobs_have_one_time_to_be_answered_in(monkeypatch):
     given = []
 
-    def ask(argv, *, timeout_s=None):
+    def run(argv, *, timeout_s):
         given.append(timeout_s)
         time.sleep(0.2)
         return SHOWN.format(reason="Priority")
 
-    monkeypatch.setattr(waiting_jobs, "ask_slurm", ask)
-    assert len(waiting_jobs.shown_jobs(range(20))) == 20
-    assert min(given) < max(given) <= waiting_jobs.PATIENCE_S
+    monkeypatch.setattr(slurm_questions.commands, "run", run)
+    assert len(waiting_jobs.shown_jobs(range(20), slurm_questions.Patience())) == 20
+    assert min(given) < max(given) <= slurm_questions.PATIENCE_S
+
+
+class HangingSlurm:
+    """A Slurm that shows a job and its settings, hangs at all else, and moves a clock of its own.
+
+    One that hangs is waited for as long as it is given.
+    """
+
+    def __init__(self, shown_after_s):
+        self.now_s, self.shown_after_s, self.given = 0.0, shown_after_s, []
+
+    def monotonic(self):
+        return self.now_s
+
+    def run(self, argv, *, timeout_s):
+        began_s = self.now_s
+        self.given.append(timeout_s)
+        words = " ".join(argv)
+        if "show job" in words:
+            self.now_s = began_s + self.shown_after_s
+            return SHOWN.format(reason="QOSGrpNodeLimit")
+        if "show config" in words:
+            return CONFIG
+        self.now_s = max(self.now_s, began_s + timeout_s)
+        raise SlurmError(f"{argv[0]}: no answer within {timeout_s:g} s")
+
+
+def test_all_that_hangs_has_one_time_and_is_said(slurm, monkeypatch, capsys):
+    hanging = HangingSlurm(shown_after_s=0.6)
+    monkeypatch.setattr(slurm_questions.commands, "run", hanging.run)
+    monkeypatch.setattr(slurm_questions, "time", hanging)
+    assert main(["why", "17"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "a limit of QOS short holds it (GrpTRES); scontrol: no" in out
+    assert re.search(r"Not found out: the queue \(\w+: no", out)
+    assert re.search(r"Not found out: your accounts and QOS \(sacctmgr: no", out)
+    assert hanging.now_s == pytest.approx(1.0)
+    assert hanging.given[0] == 1.0
+    assert max(hanging.given[1:]) <= 0.4
+
+
+def test_slurm_that_does_not_check_changes_is_said(slurm, capsys):
+    shown(slurm, "QOSGrpNodeLimit", ("assoc_mgr", ASSOC_MGR))
+    slurm("sbatch", default="exec sleep 60")
+    changed = SHOWN.format(reason="QOSGrpNodeLimit").replace("(1000)", f"({os.getuid()})")
+    slurm("scontrol", ("assoc_mgr", ASSOC_MGR), ("show job", changed), ("show config", CONFIG))
+    assert main(["why", "17"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "NumNodes=1-1" in out
+    assert "Slurm would take it" not in out
+    assert "Not found out: whether Slurm takes a change (sbatch --test-only: no answer " in out
+
+
+def test_nothing_is_asked_once_the_time_is_over(monkeypatch):
+    monkeypatch.setattr(slurm_questions, "PATIENCE_S", 0.0)
+    patience = slurm_questions.Patience()
+    with pytest.raises(SlurmError, match="squeue: not asked after 0 s of waiting for Slurm"):
+        patience.ask(("squeue",))
+
+
+def test_computing_takes_no_time_of_slurm_s():
+    patience = slurm_questions.Patience()
+    with patience.paused():
+        time.sleep(0.3)
+    assert patience.left_s > slurm_questions.PATIENCE_S - 0.3
 
 
 def test_a_job_that_leaves_while_it_is_looked_at(slurm, capsys):
