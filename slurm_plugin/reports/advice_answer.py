@@ -26,7 +26,8 @@ def answer(advice: Advice, *, every_sentence: bool = False) -> str:
     """
     lines = lines_to_paste(advice)
     headline = _headline(advice, ends=" Ask for:" if lines else "")
-    sentences = [one for one in _sentences(advice) if one]
+    opening = answered(advice) is None and advice.verdict_text
+    sentences = [one for one in _sentences(advice) if one and one != opening]
     if every_sentence and advice.rows and advice.verdict_text not in sentences:
         sentences.append(advice.verdict_text)
     shown = sentences if every_sentence else sentences[:_MOST_SENTENCES]

@@ -31,11 +31,13 @@ def explain(
     *,
     opened_s: float | None = None,
     shown: ShownJob | None = None,
+    with_outcome: bool = True,
 ) -> str:
     """Write the explanation of a decision, one sentence a line.
 
     opened_s: when the job got its own range of node counts back, by its note; None: not so.
     shown: the job as Slurm has it now; None: Slurm does not show it.
+    with_outcome: say what came of the job, too.
     Raises ValueError: there is no decision to explain.
     """
     one = explanation.decision
@@ -50,7 +52,7 @@ def explain(
         f"{soft}{_changed(one)}" if one.applied or not soft else soft.strip(),
         _opened(one, opened_s),
         *(f"{row}.".removeprefix("nimo: ") for row in one.message.split("\n") if UNHEEDED in row),
-        _came(one, explanation.outcome),
+        _came(one, explanation.outcome) if with_outcome else "",
     ]
     return "\n".join(line for line in lines if line)
 

@@ -115,8 +115,8 @@ def _with_nimod(
         _print_json(None, waiting, args)
         return 0
     states = _STATE.findall(printed)
-    ended = not states or any(is_over(state) for state in states)
-    ended = ended or (bool(_RESTARTED.search(printed)) and not waiting)
+    over = not states or any(is_over(state) for state in states)
+    ended = over or (bool(_RESTARTED.search(printed)) and not waiting)
     failure = []
     if ended and not (args.json or args.store):
         failure = _failure(job_id, task, config, patience)
@@ -132,7 +132,10 @@ def _with_nimod(
         if waiting:
             print()
         opened_s = note.opened_s if note else None
-        _print(explain(explanation, job_id, opened_s=opened_s, shown=shown), failure)
+        # A job that has not ended has no outcome; of one that failed it is said already.
+        came = over and not failure
+        decided = explain(explanation, job_id, opened_s=opened_s, shown=shown, with_outcome=came)
+        _print(decided, failure)
     return 0
 
 
@@ -271,11 +274,13 @@ def _failure(job_id: int, task: int | None, config: Config, patience: Patience) 
 
 
 def _print(text: str, failure: list[str]) -> None:
-    """Print what was decided, and what happened; lines to paste and of the output stay whole."""
-    if text:
-        print(wrapped(text, terminal_width()))
+    """Print what happened, then what was decided; lines to paste and of the output stay whole."""
     for line in failure:
         print(line if line.startswith("  ") else wrapped(line, terminal_width()))
+    if failure and text:
+        print()
+    if text:
+        print(wrapped(text, terminal_width()))
 
 
 def _own_run(config: Config, job_id: int) -> str:

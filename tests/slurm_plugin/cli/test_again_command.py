@@ -369,8 +369,6 @@ def test_why_says_what_happened_and_how_to_run_it_again(slurm, capsys, monkeypat
     assert (
         capsys.readouterr().out.replace(str(slurm.work), "/home/ada")
         == f"""\
-Job 7 ({user}/job.sh) ran on 1 node for 12 s, and failed. No nimod decides here,
-so nothing was changed.
 Job 7 ({user}/job.sh) failed after 12 s (exit 3).
 The end of its output (slurm-7.out):
   | reading in.dat
@@ -378,6 +376,9 @@ The end of its output (slurm-7.out):
 To run it again:
   sbatch --chdir=/home/ada /home/ada/job.sh in.dat
 'nimo again 7 --submit' does so.
+
+Job 7 ({user}/job.sh) ran on 1 node for 12 s, and failed. No nimod decides here,
+so nothing was changed.
 """
     )
 

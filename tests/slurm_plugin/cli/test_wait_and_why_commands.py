@@ -154,7 +154,9 @@ def test_why_asks_by_what_scontrol_shows(explained, capsys):
     (ask,) = asked
     assert (ask.job_id, ask.shown.user, ask.shown.name) == (17, "ada", "my job")
     assert (ask.shown.low_nodes, ask.shown.high_nodes, ask.shown.limit_s) == (1, 8, 7200)
-    assert "Job 17 (ada/wrf) asked for" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "Job 17 (ada/wrf) asked for" in printed
+    assert "outcome" not in printed, "it waits: nothing can have come of it"
 
 
 @pytest.mark.parametrize(

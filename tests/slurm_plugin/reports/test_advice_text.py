@@ -286,6 +286,18 @@ def test_a_guess_has_no_columns_of_scaling():
     assert "speedup" not in advised(advice(guess=True), now_s=0, width=200)
 
 
+def test_a_guess_without_a_count_says_once_what_it_is_based_on():
+    based = "Low confidence: based on 12 of your other jobs, not on this application."
+    more = "Its first runs tell more."
+    guess = advice(
+        guess=True, verdict="doubtful", verdict_text=based, problems=[based, more],
+        rows=[row(1)], nodes=None, asked=None, directive="", reason="",
+    )  # fmt: skip
+    said = " ".join(advised(guess, now_s=0, width=200).split())
+    assert said.count(based) == 1
+    assert more in said
+
+
 def test_layouts_stand_side_by_side_in_the_unit_of_the_table():
     def laid_out(tasks, *, own):
         options = f"--nodes=1 --ntasks={tasks} --cpus-per-task={16 // tasks}"

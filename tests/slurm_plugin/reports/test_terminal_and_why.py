@@ -136,6 +136,8 @@ def test_a_job_that_stayed_as_it_was():
     assert "NIMO left the node count as it was: the prediction is not reliable enough." in text
     assert "Nothing was changed." in text
     assert "The store has no outcome of this job yet" in text
+    failed = explain(explanation_of(remaining, None), 17, with_outcome=False)
+    assert "outcome" not in failed, "what happened is said before"
 
 
 @pytest.mark.parametrize(
