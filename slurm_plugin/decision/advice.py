@@ -24,7 +24,7 @@ from slurm_plugin.decision.array_end import array_text
 from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.levers import deadline
 from slurm_plugin.decision.limit_advice import LimitBasis, basis_of, limits_to_ask, reservation_text
-from slurm_plugin.decision.memory_need import memory_to_ask
+from slurm_plugin.decision.memory_need import memory_needed, memory_to_ask
 from slurm_plugin.decision.node_options import STARTING_S, Option, end_differences
 from slurm_plugin.decision.request import Request
 from slurm_plugin.decision.situation import Situation
@@ -445,9 +445,11 @@ def _memory_directive(case: Situation, table: PredictionTable, size: int, margin
         nodes = sizes.nodes_for(other, table, size, part)
         other = replace(other, min_nodes=nodes, max_nodes=nodes)
     given, needed = memory_bytes(other, case.partition), memory_to_ask(table, size, margin=margin)
-    if given is None or needed is None:
+    least = memory_needed(table, size, margin=margin)
+    if given is None or needed is None or least is None:
         return ""
-    if _ENOUGH * given * nodes <= needed * 2**20 <= given * nodes:
+    fits = least <= given * nodes  # round numbers may be more
+    if fits and _ENOUGH * given * nodes <= needed * 2**20:
         return ""
     if nodes == 1 and not job.min_mem_per_cpu:
         enough, option = replace(other, min_mem_per_node=needed), f"--mem={needed}M"

@@ -219,7 +219,8 @@ class PredictionLookup:
 
         The most specific one that holds a curve, unless a broader one says the same with more
         behind it; else the most specific one.  A script that was edited has no curve of its own
-        yet, or one of few node counts, where its command line may have one of many.
+        yet, or one of few node counts, where its command line may have one of many.  So have first
+        runs that nimod decided about: of those before it the accounting has no script.
 
         layouts: how the job spreads over its nodes: `slurm_plugin.decision.sizes.layouts_of`;
             None: that is left open.
@@ -235,7 +236,7 @@ class PredictionLookup:
             if (key := identity.key(level))
             and (table := _for_job(table_at, level, key, layouts, attributes)) is not None
         ]
-        first = next(iter(candidates), None)
+        first = _by_line(candidates) or next(iter(candidates), None)
         if (of_family := self._of_family(candidates)) is not None:
             return of_family
         curves = [t for t in candidates if t.is_curve and t.verdict is not Verdict.REFUSED]
@@ -314,6 +315,20 @@ def _broader(narrow: PredictionTable, broad: PredictionTable) -> PredictionTable
         and worse(broad.verdict, narrow.verdict) is narrow.verdict
     )
     return broad if has_more and all(_holds(broad, point) for point in narrow.observed) else narrow
+
+
+def _by_line(candidates: Sequence[PredictionTable]) -> PredictionTable | None:
+    """Give the history of the command line, where that of the script says too little yet.
+
+    The runs of the script lie within its intervals: there is no sign that it is another one.
+    """
+    by_level = {table.level: table for table in candidates}
+    script, line = by_level.get(KeyLevel.SCRIPT), by_level.get(KeyLevel.LINE)
+    if script is None or line is None or candidates[0] is not script:
+        return None
+    if script.verdict is not Verdict.REFUSED or line.verdict is Verdict.REFUSED:
+        return None
+    return line if all(_holds(line, point) for point in script.observed) else None
 
 
 def _holds(table: PredictionTable, point: Point) -> bool:

@@ -38,7 +38,13 @@ def memory_floor(table: PredictionTable, mem_node_bytes: int | None, *, margin: 
 
 
 def memory_to_ask(table: PredictionTable, size: int, *, margin: float) -> int | None:
-    """Memory for a job of this size, MiB: what runs are to be given.
+    """Memory to ask for, MiB: `memory_needed` in round numbers."""
+    needed = memory_needed(table, size, margin=margin)
+    return None if needed is None else _ROUND_MIB * ceil(needed / (_ROUND_MIB * _MIB))
+
+
+def memory_needed(table: PredictionTable, size: int, *, margin: float) -> float | None:
+    """Memory for a job of this size, bytes: what runs are to be given.
 
     Of a node where the table counts nodes, else of the whole job.  None: beyond what was run, of
     too few runs, or runs of this size or a neighbouring one ended for lack of memory.  Of one job
@@ -65,7 +71,7 @@ def memory_to_ask(table: PredictionTable, size: int, *, margin: float) -> int | 
         needed = high
     else:
         return None
-    return _ROUND_MIB * ceil(needed * share / (_ROUND_MIB * _MIB))
+    return needed * share
 
 
 def most_between(needs: tuple[Memory, ...], low: int, high: int) -> int | None:

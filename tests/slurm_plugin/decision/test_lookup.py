@@ -57,6 +57,19 @@ def test_a_refused_curve_is_worth_no_more_than_a_history():
     assert stored(script, of("line", "11e", verdict=Verdict.REFUSED)).find(ALICE) == script
 
 
+def test_first_runs_of_a_script_do_not_hide_the_history_of_its_command_line():
+    script = of("script", "5c1", observed=(4,), model="history", verdict=Verdict.REFUSED)
+    line = of("line", "11e", model="history", verdict=Verdict.DOUBTFUL)
+    assert stored(script, line).find(ALICE) == line
+    slower = replace(
+        script, observed=tuple(replace(p, time_s=2 * p.time_s) for p in script.observed)
+    )
+    assert stored(slower, line).find(ALICE) == slower, "it may be another application now"
+    surer = replace(script, verdict=Verdict.DOUBTFUL)
+    assert stored(surer, line).find(ALICE) == surer
+    assert stored(script, replace(line, verdict=Verdict.REFUSED)).find(ALICE) == script
+
+
 def test_user_and_name_are_better_than_nothing():
     assert stored(history()).find(ALICE).key == "alice/solve"
 

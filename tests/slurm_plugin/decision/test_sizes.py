@@ -284,6 +284,12 @@ def test_no_memory_is_named_that_the_partition_does_not_allow(asked, allowed):
     assert [bool(one.memory_directive) for one in lines] == [True, False]
 
 
+def test_a_job_that_has_what_its_runs_need_is_not_advised_more_for_round_numbers():
+    little = tuple(Memory(n, 10 * 2**20) for n in (1, 2, 4, 8, 16))
+    request = one_node(cpus_per_task=4, min_cpus=4, min_mem_per_node=50)
+    assert advice(request, tables=[sized(memory=little)]).memory_directive == ""
+
+
 def test_no_memory_is_named_where_runs_had_too_little():
     short = (*NEEDED[:2], Memory(4, UNBOUNDED), Memory(8, UNBOUNDED), Memory(16, UNBOUNDED))
     request = one_node(cpus_per_task=4, min_cpus=4, min_mem_per_node=8000)
