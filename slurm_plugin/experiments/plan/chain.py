@@ -22,7 +22,7 @@ _FAST = 0.05
 _BEFORE_COPY = "busy=$(cut -d' ' -f1 /proc/loadavg) || :; began=$(date +%s.%N)"
 _AFTER_COPY = "ended=$(date +%s.%N)"
 _REPORT_COPY = (
-    'scontrol update JobId="$SLURM_JOB_ID" Comment="nimo:off '
+    'scontrol {cluster}update JobId="$SLURM_JOB_ID" Comment="nimo:off '
     "copied=$(du -sb -- {target} | cut -f1)/$began/$ended/$busy/"
     '$(getconf _NPROCESSORS_ONLN)/${{SLURMD_NODENAME:-$(hostname -s)}}" >/dev/null 2>&1 || :'
 )
@@ -172,7 +172,9 @@ def _task_script(flow: Workflow, step: Step, task: Task) -> str:
 
 def _copy_script(flow: Workflow, step: Step) -> str:
     """Copy beside the target first, so that no reader finds half a file; then say how fast."""
-    file = flow.files[step.file]
+    file, cluster = flow.files[step.file], place_of_copy(flow, step).cluster
+    # What sbatch took along of its environment may name the cluster that it was called on.
+    where = f"-M {cluster} " if cluster else ""
     source, target = (path_of(file, flow.storages[one]) for one in (step.source, step.target))
     folder, part = target.rpartition("/")[0], f"{target}.part"
     copy = flow.links[step.source, step.target].copy
@@ -185,7 +187,7 @@ def _copy_script(flow: Workflow, step: Step) -> str:
         _filled(copy, {"source": source, "target": part}),
         _AFTER_COPY,
         f"mv -T -- {shlex.quote(part)} {shlex.quote(target)}",
-        _REPORT_COPY.format(target=shlex.quote(target)),
+        _REPORT_COPY.format(target=shlex.quote(target), cluster=where),
         "",
     ])  # fmt: skip
 

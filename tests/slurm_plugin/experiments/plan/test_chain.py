@@ -45,6 +45,9 @@ def test_scripts_have_the_paths_of_where_they_run(chain):
     assert "--comment=nimo:app=conv,problem=big" in second.options
     assert "--comment=nimo:off" in back.options
     assert "--clusters=big" not in back.options
+    # A copy reports itself to the cluster where it runs, whichever its environment names.
+    assert 'scontrol -M big update JobId="$SLURM_JOB_ID"' in copied.script
+    assert 'scontrol update JobId="$SLURM_JOB_ID"' in back.script
     assert f"--deadline=uts{int(NOW) + 3600}" in back.options
     # A minute and twice what one of a hundred runs takes more than the median.
     assert "--time=4" in first.options
@@ -155,7 +158,7 @@ def test_scripts_make_folders_and_copy_beside_the_target_first():
         "busy=$(cut -d' ' -f1 /proc/loadavg) || :; began=$(date +%s.%N)",
         "cp -a -- /s/in/raw /t/in/raw.part", "ended=$(date +%s.%N)",
         "mv -T -- /t/in/raw.part /t/in/raw",
-        'scontrol update JobId="$SLURM_JOB_ID" Comment="nimo:off '
+        'scontrol -M big update JobId="$SLURM_JOB_ID" Comment="nimo:off '
         "copied=$(du -sb -- /t/in/raw | cut -f1)/$began/$ended/$busy/$(getconf _NPROCESSORS_ONLN)"
         '/${SLURMD_NODENAME:-$(hostname -s)}" >/dev/null 2>&1 || :',
     ]  # fmt: skip
