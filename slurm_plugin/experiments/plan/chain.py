@@ -167,7 +167,8 @@ def _task_script(flow: Workflow, step: Step, task: Task) -> str:
     folders = sorted({paths[name].rpartition("/")[0] for name in task.writes})
     lines = ["#!/bin/sh", "set -e"]
     lines += [f"mkdir -p -- {shlex.quote(folder)}" for folder in folders]
-    return "\n".join([*lines, _filled(task.command, paths), ""])
+    command = _filled(task.command, paths) or "# its command is not known"
+    return "\n".join([*lines, command, ""])
 
 
 def _copy_script(flow: Workflow, step: Step) -> str:

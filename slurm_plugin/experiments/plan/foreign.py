@@ -4,8 +4,8 @@ They have tasks and files, but not the storages, links and places: a site's file
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -66,14 +66,17 @@ def with_site(flow: ForeignWorkflow, site: str, *, name: str) -> str:
     if data not in given.storages:
         among = ", ".join(given.storages) or "none"
         raise ConfigError(f"{name}: data: {data!r} is not among the storages: {among}")
-    folder = str((given.storages[data] or {}).get("path", ""))
+    folder = Path(str((given.storages[data] or {}).get("path", "")))
+    flow = replace(flow, tasks=tuple(_without_elsewhere(flow.tasks, folder)))
     written = {file for task in flow.tasks for file in task.writes}
     read = {file for task in flow.tasks for file in task.reads}
-    sizes = _sizes(flow, written, Path(folder))
+    sizes = _sizes(flow, written, folder)
     names = _names([*sizes])
     files: dict[str, dict[str, Any]] = {}
     for file, size in sizes.items():
-        files[names[file]] = {"path": file, "size": f"{size:.0f}"}
+        path = Path(file)
+        below = path.relative_to(folder) if path.is_absolute() else file
+        files[names[file]] = {"path": str(below), "size": f"{size:.0f}"}
         if file not in written:
             files[names[file]]["at"] = data
         elif file not in read:
@@ -107,6 +110,26 @@ def _entry(task: ForeignTask, tasks: Mapping[str, str], files: Mapping[str, str]
     if task.memory_bytes:
         options.append(f"--mem={max(1, round(task.memory_bytes / _MIB))}M")
     return made | ({"sbatch": options} if options else {})
+
+
+def _without_elsewhere(tasks: Sequence[ForeignTask], folder: Path) -> Iterator[ForeignTask]:
+    """Leave out files with absolute paths outside the folder of the data: all places see them.
+
+    Who reads one that another task writes comes after that.
+    """
+    writers = {file: task.name for task in tasks for file in task.writes}
+
+    def elsewhere(file: str) -> bool:
+        return Path(file).is_absolute() and not Path(file).is_relative_to(folder)
+
+    for task in tasks:
+        made_there = [writers[one] for one in task.reads if elsewhere(one) and one in writers]
+        yield replace(
+            task,
+            reads=tuple(one for one in task.reads if not elsewhere(one)),
+            writes=tuple(one for one in task.writes if not elsewhere(one)),
+            after=(*task.after, *made_there),
+        )
 
 
 def _sizes(flow: ForeignWorkflow, written: set[str], folder: Path) -> dict[str, float]:
@@ -153,13 +176,15 @@ def _names(words: Iterable[str]) -> dict[str, str]:
 def _placed(command: str, files: Mapping[str, str]) -> str:
     """Put placeholders where a command has whole paths of files.
 
-    >>> _placed("sort in/a >in/ab", {"in/a": "a", "in/ab": "b"})
-    'sort {a} >{b}'
+    >>> _placed("./sort in/a >in/ab", {"in/a": "a", "in/ab": "b", "sort": "sort"})
+    '{sort} {a} >{b}'
     """
     if not files:
         return command
     longest = sorted(files, key=len, reverse=True)
     every = "|".join(map(re.escape, longest))
     return re.sub(
-        rf"(?<!{_PATH})(?:{every})(?!{_PATH})", lambda match: f"{{{files[match[0]]}}}", command
+        rf"(?<!{_PATH})(?:\./)?({every})(?!{_PATH})",
+        lambda match: f"{{{files[match[1]]}}}",
+        command,
     )

@@ -5,7 +5,7 @@ framework for enabling scientific workflow research and development*, Future Gen
 Systems 128, 2022.
 """
 
-import shlex
+import re
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -27,8 +27,30 @@ class _Command(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """Command line; empty: none is known."""
-        return shlex.join([self.program, *self.arguments]) if self.program else ""
+        """Command line; empty: none is known.
+
+        Arguments are text for a shell, as all who write instances have them: an option with its
+        value, a redirection.  Makeflow's begin with the program once more.
+        """
+        if not self.program:
+            return ""
+        first = self.arguments[0].rpartition("/")[2] if self.arguments else ""
+        words = self.arguments if first == self.program else (self.program, *self.arguments)
+        return " ".join(words)
+
+
+def _group(task: str, name: str) -> str:
+    """Name what several tasks are runs of: the name, or the id without its number.
+
+    >>> _group("blastall_ID000014", "blastall_ID000014"), _group("count_2", "count")
+    ('blastall', 'count')
+    """
+    return name if name not in ("", task) else re.sub(r"_(?:ID)?\d+$", "", task)
+
+
+def _paths(files: Sequence[str]) -> tuple[str, ...]:
+    """Name files below the folder of the data; some instances write a slash before."""
+    return tuple(file.lstrip("/") or file for file in files)
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -134,17 +156,17 @@ def _of_parts(instance: _Instance) -> ForeignWorkflow:
         tasks.append(
             ForeignTask(
                 name=task.id,
-                group=task.name or task.id,
+                group=_group(task.id, task.name),
                 command=own.command.line if own else "",
-                reads=task.inputFiles,
-                writes=task.outputFiles,
+                reads=_paths(task.inputFiles),
+                writes=_paths(task.outputFiles),
                 after=task.parents,
                 run_time_s=max(own.runtimeInSeconds, _LEAST_S) if own else None,
                 cores=round(own.coreCount) if own else 1,
                 memory_bytes=own.memoryInBytes if own else 0,
             )
         )
-    sizes = {one.id: float(one.sizeInBytes) for one in flow.specification.files}
+    sizes = {_paths([one.id])[0]: float(one.sizeInBytes) for one in flow.specification.files}
     return ForeignWorkflow(instance.name, tuple(tasks), sizes)
 
 
@@ -152,14 +174,15 @@ def _of_whole(instance: _WholeInstance) -> ForeignWorkflow:
     every = instance.workflow.tasks
     # Parents are names or ids.
     ids = {one.name: one.id or one.name for one in every}
-    sizes = {file.name: float(file.sizeInBytes or file.size) for one in every for file in one.files}
+    linked = [file for one in every for file in one.files]
+    sizes = {_paths([file.name])[0]: float(file.sizeInBytes or file.size) for file in linked}
     tasks = []
     for one in every:
         took_s = one.runtime if one.runtimeInSeconds is None else one.runtimeInSeconds
         tasks.append(
             ForeignTask(
                 name=ids[one.name],
-                group=one.name,
+                group=_group(ids[one.name], one.name),
                 command=one.command.line,
                 reads=_linked(one.files, "input"),
                 writes=_linked(one.files, "output"),
@@ -173,4 +196,4 @@ def _of_whole(instance: _WholeInstance) -> ForeignWorkflow:
 
 
 def _linked(files: Sequence[_LinkedFile], link: str) -> tuple[str, ...]:
-    return tuple(one.name for one in files if one.link == link)
+    return _paths([one.name for one in files if one.link == link])

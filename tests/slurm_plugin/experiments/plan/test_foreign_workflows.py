@@ -36,7 +36,8 @@ def test_an_instance_of_wfcommons_has_all_that_a_plan_needs(site):
     assert list(flow.tasks) == ["split_1", "count_2", "count_3", "join_4"]
     assert flow.before["join_4"] == ("count_2", "count_3")
     count = flow.tasks["count_2"]
-    assert count.command == "sh -c 'wc -w <{part-a} >{a-n}'"
+    # Arguments are text for a shell, and Makeflow's begin with the program.
+    assert count.command == "wc -w <{part-a} > {a-n}"
     assert count.options == ("--cpus-per-task=4", "--mem=2048M")
     assert count.run_times_s == {1: 600.0}
     assert flow.tasks["join_4"].run_times_s == {1: 0.001}
@@ -52,6 +53,34 @@ def test_an_older_instance_is_read_as_well(site):
     assert flow.tasks["count_2"].command == "wc -w {part-a}"
     assert flow.tasks["split_1"].command == ""
     assert flow.files["part-a"].size_bytes == 1e9
+
+
+def test_tasks_whose_names_are_their_ids_are_runs_of_one_program(site):
+    file = site.parent / "ids.json"
+    text = (DATA / "wfcommons-1.5.json").read_text().replace('"id": "part.a"', '"id": "/part.a"')
+    text = re.sub(r'"name": "count", "id": "(count_.)"', r'"name": "\1", "id": "\1"', text)
+    file.write_text(text.replace('["part.a"', '["/part.a"'))
+    flow = parse(text_of(file, site), name="ids")
+    assert {flow.tasks[one].application for one in ("count_2", "count_3")} == {"count"}
+    assert flow.files["part-a"].path == "part.a"  # below the storage's folder, as written
+
+
+def test_files_elsewhere_stay_where_they_are(site):
+    """Genomes and the like have absolute paths; of the data's own folder they are its files."""
+    dry = site.parent / "dry.txt"
+    text = (DATA / "snakemake-9.txt").read_text()
+    dry.write_text(
+        text.replace("in/a.txt", "/genomes/a.fa")
+        .replace("in/b.txt", "/home/ana/flow/in/b.txt")
+        .replace("out/a.sorted", "/tmp/a.sorted")
+    )
+    flow = parse(text_of(dry, site), name="dry")
+    assert flow.tasks["sort-2"].command == "sort -n /genomes/a.fa > /tmp/a.sorted"
+    assert (flow.tasks["sort-2"].reads, flow.tasks["sort-2"].writes) == ((), ())
+    assert set(flow.before["merge-1"]) == {"sort-2", "sort-3"}
+    (b,) = flow.tasks["sort-3"].reads
+    assert flow.files[b].path == "in/b.txt"
+    assert flow.tasks["sort-3"].command.startswith(f"sort -n {{{b}}} >")
 
 
 def test_a_dry_run_of_snakemake_has_files_and_commands(site):
@@ -157,6 +186,7 @@ def test_a_task_without_a_command_is_planned_and_not_submitted(site, capsys):
     file.write_text((DATA / file.name).read_text())
     words = ["lab", "plan", "--empty", "--site", str(site), str(file)]
     assert main(words) == 0
+    assert capsys.readouterr().out.count("\n    # its command is not known\n") == 1
     assert main([*words, "--submit"]) == 78
     assert "tasks.split_1: its command is not known" in capsys.readouterr().err
 
