@@ -15,6 +15,8 @@ from slurm_plugin.experiments.plan.schedule import PlanningProblem, PlanSchedule
 
 #: Times that the target is moved until the plan keeps the deadline with the chance asked for.
 _TRIES = 6
+#: Plans that differ by less of their time end together: then node-hours count.
+_TOGETHER = 0.01
 #: Effort for each plan but the first: many of them are shown beside each other.
 _LESS = plan_search.EFFORT // 5
 _UNSURE = "not surely in time, at the least node-hours"
@@ -54,7 +56,8 @@ def plans(
 ) -> list[Plan]:
     """Make plans; the first is the one to take.
 
-    Without a deadline it is the one that ends first; with one it is the one of the least node-hours
+    Without a deadline it is the one that ends first, of those that end together the one of the
+    least node-hours; with one it is the one of the least node-hours
     among those that keep it in ``confidence`` of the cases, or else the one that is most likely to.
 
     Raises LookupError: a task has no option, or there is no plan.
@@ -84,7 +87,9 @@ def plans(
         raise LookupError(
             f"no plan is possible: look at links{known}, at access and at room on storages"
         )
-    first, *others = sorted(made.values(), key=lambda one: rank(one, deadline_s))
+    took_s = min(one.end_s for one in made.values()) - problem.now_s
+    together_s = problem.now_s + (1 + _TOGETHER) * took_s
+    first, *others = sorted(made.values(), key=lambda one: rank(one, deadline_s, together_s))
     return [first, *(replace(one, why=drawback(one, first, deadline_s)) for one in others)]
 
 
@@ -165,14 +170,15 @@ def _in_time(
         target_s = guess_s if early_s < guess_s < late_s else (early_s + late_s) / 2
 
 
-def rank(plan: Plan, deadline_s: float | None) -> tuple[float, ...]:
+def rank(plan: Plan, deadline_s: float | None, together_s: float) -> tuple[float, ...]:
     """Order of plans: the lowest is the one to take.
 
     deadline_s: of those that keep it the one of the least node-hours is first; None: what ends
         first.
+    together_s: plans that end until then do so together, without a deadline.
     """
     if deadline_s is None or plan.chance is None:
-        return (plan.end_s, plan.node_hours)
+        return (max(plan.end_s, together_s), plan.node_hours, plan.end_s)
     if plan.high_s <= deadline_s:
         return (0.0, plan.node_hours, plan.end_s)
     return (1.0, plan.high_s, plan.node_hours)

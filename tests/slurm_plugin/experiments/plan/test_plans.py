@@ -215,13 +215,32 @@ def test_why_a_plan_is_not_the_first():
 def test_plans_rank_by_their_end_or_within_a_deadline_by_node_hours():
     quick = plan(step("x", 0, 100, nodes=4), chance=1.0)
     slow = plan(step("x", 0, 200), chance=0.5)
-    assert rank(quick, None) == (NOW + 100, pytest.approx(400 / 3600))
-    assert rank(slow, None) > rank(quick, None)
-    assert rank(slow, NOW + 200) == (0.0, pytest.approx(200 / 3600), NOW + 200)
-    assert rank(slow, NOW + 200) < rank(quick, NOW + 200)
-    assert rank(slow, NOW + 199) == (1.0, NOW + 200, pytest.approx(200 / 3600))
-    assert rank(slow, NOW + 99) > rank(quick, NOW + 99)
-    assert rank(replace(slow, chance=None), NOW + 300)[0] == NOW + 200
+    assert rank(quick, None, NOW) == (NOW + 100, pytest.approx(400 / 3600), NOW + 100)
+    assert rank(slow, None, NOW) > rank(quick, None, NOW)
+    assert rank(slow, NOW + 200, NOW) == (0.0, pytest.approx(200 / 3600), NOW + 200)
+    assert rank(slow, NOW + 200, NOW) < rank(quick, NOW + 200, NOW)
+    assert rank(slow, NOW + 199, NOW) == (1.0, NOW + 200, pytest.approx(200 / 3600))
+    assert rank(slow, NOW + 99, NOW) > rank(quick, NOW + 99, NOW)
+    assert rank(replace(slow, chance=None), NOW + 300, NOW)[0] == NOW + 200
+    # Of plans that end together the one of the fewest node-hours is first.
+    assert rank(slow, None, NOW + 200) < rank(quick, None, NOW + 200)
+
+
+def test_of_plans_that_end_together_the_cheaper_one_is_taken():
+    """A copy takes the nodes' time as little as reading in place, and no node while it is made."""
+    made = plans(problem(TOGETHER))
+    assert [step.name for step in made[0].schedule.steps] == ["raw to t", "x"]
+    in_place = next(one for one in made if one.schedule.steps[-1].remote)
+    assert in_place.why.startswith("takes ") and in_place.why.endswith(" node-hours more")
+
+
+TOGETHER = """
+storages: {s: {path: /s}, t: {path: /t}}
+links: [{from: s, to: t, bandwidth: 10M}]
+places: {b: {storage: t}}
+files: {raw: {at: s, size: 200M}}
+tasks: {x: {command: x, reads: [raw], run_time: 100}}
+"""
 
 
 TRADE = """
