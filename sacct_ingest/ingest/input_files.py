@@ -14,6 +14,7 @@ from sacct_ingest.runs.input_sizes import sizes_of, to_text
 from sacct_ingest.scripts.input_words import input_words
 from sacct_ingest.scripts.job_script import CommandLine, checked_options
 from sacct_ingest.scripts.signature import comment_of, parsed_line
+from sacct_ingest.scripts.snakemake_arrays import PACKED, command_of_task
 from sacct_ingest.text.tag import parse_tag
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ class _Submitted(NamedTuple):
         """Give the paths that it names; they begin with `typed`.  It reads the script."""
         row, wrap = self.row, self.line.options.get("wrap")
         text = wrap or _script_of(row, self.line.script)
+        if PACKED in text and row.array_task_id is not None:
+            text = command_of_task(text, row.array_task_id)
         options = self.line.options if wrap else {**checked_options(text)[0], **self.line.options}
         variables = {name: os.environ[name] for name in _LASTING if name in os.environ}
         if row.array_task_id is not None:
@@ -127,7 +130,8 @@ class _Submitted(NamedTuple):
 def _script_of(row: "NotLookedAt", name: str) -> str:
     """Give the text of a run's script, where it is as it was submitted; else nothing."""
     path = Path(row.work_dir, name)
-    if not name or not path.is_file():
+    # A script that came by standard input is there no more: this would be that of this process.
+    if not name or name.startswith(("/dev/", "/proc/")) or not path.is_file():
         return ""
     status = path.stat()
     if max(status.st_mtime, status.st_ctime) > row.submit_s + 1:

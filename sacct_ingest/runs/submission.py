@@ -107,7 +107,7 @@ def named(
         SCRIPT: script,
         SIZE: said.size,
         ARRAY_INDEX: array if array.isdecimal() else "",
-        SAMPLE: said.sample,
+        SAMPLE: "" if array else said.sample,  # an engine names the first task's
         WORKFLOW: said.workflow,
         NAME: said.name,
     }

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from sacct_ingest.scripts.snakemake_arrays import PACKED
+
 #: Files and folders of one job that are looked at, and what is read of its script.
 MOST: Final = 64
 _MOST_TEXT: Final = 16 * 1024
@@ -66,6 +68,8 @@ def input_words(
     found = _Found(work_dir, variables, arguments)
     found.add_arguments(arguments)
     found.add(standard_input)
+    if PACKED in script:  # it is the command of the first of several tasks
+        return list(found.paths)
     found.add_text(script[:_MOST_TEXT].replace("\\\n", " "))
     return list(found.paths)
 

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from sacct_ingest.records import Component, Identity, JobPieces, JobState, KeyLevel, Start, StepRun
 from sacct_ingest.runs.input_sizes import numbers_in
-from sacct_ingest.runs.submission import ARRAY_INDEX, UNKNOWN, Submission, named
+from sacct_ingest.runs.submission import ARRAY_INDEX, SAMPLE, UNKNOWN, Submission, named
 
 #: Amounts of a heterogeneous job that are sums over its components.
 _SUMS: Final = (
@@ -153,6 +153,9 @@ class RunRow:
         numbers = self.submission.said.numbers
         if self.inputs:
             numbers = numbers | numbers_in(self.inputs)
+        if self.array_task_id is None:
+            return numbers
+        numbers = {name: number for name, number in numbers.items() if name != SAMPLE}
         return numbers | {ARRAY_INDEX: self.array_task_id} if self.array_task_id else numbers
 
     @property

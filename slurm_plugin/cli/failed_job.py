@@ -377,7 +377,9 @@ def _script_of(run: EndedJob, line: CommandLine, config: Config) -> ScriptFile:
     Raises ScriptError: neither is there.
     """
     kept = stored_script(run, partial(commands.run, timeout_s=config.local.timeout_s))
-    named = _within(run, line.script) if line.script and "wrap" not in line.options else None
+    # Standard input was the job's own, and is gone: this would be that of this process.
+    a_file = bool(line.script) and not line.script.startswith(("/dev/", "/proc/"))
+    named = _within(run, line.script) if a_file and "wrap" not in line.options else None
     there = _text_of(named) if named else None
     if kept is not None:
         if named and there is not None and there.rstrip() == kept.rstrip():

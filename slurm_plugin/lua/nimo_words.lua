@@ -190,6 +190,8 @@ return function(words, script, work_dir, standard_input, getenv)
   for place, word in ipairs(words) do found.own[tostring(place)] = word end
   found:add_arguments(words, 1)
   found:add(standard_input)
+  -- Of an array of Snakemake's this is the command of the first task.
+  if script:find("--slurm-jobstep-array-execs", 1, true) then return found.paths end
   found:add_text((script:sub(1, MOST_TEXT):gsub("\\\n", " ")))
   return found.paths
 end

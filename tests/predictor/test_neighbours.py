@@ -156,6 +156,20 @@ def test_shares_of_a_limit_count_beside_times():
     assert times.quantile_s(0.75) == pytest.approx(1800, rel=0.3)  # half of the limit
 
 
+def test_without_a_limit_one_job_of_another_kind_says_little():
+    """With a limit its shares stand beside that job; without one nothing would."""
+    unlike = AskedJob(2, 16, partition="batch", words=words_of("train.py"))
+    asked = msgspec.structs.replace(unlike, words=words_of("solve.sh"))
+    low_s, _, high_s = interval(
+        run_times([past_job("me", 600.0, unlike)], "me", asked, others=False), [], 0.9
+    )
+    assert low_s < 60 < 600 < 6000 < high_s
+    low_s, _, high_s = interval(
+        run_times([past_job("me", 600.0, asked)] * 20, "me", asked, others=False), [], 0.9
+    )
+    assert 200 < low_s < 600 < high_s < 1800
+
+
 def test_intervals_are_as_wide_as_earlier_first_runs_were_off():
     times = run_times([past_job("me", 600.0)] * 30, "me", ASKED, others=False)
     low_s, _, high_s = interval(times, [0.5] * 100, 0.9)

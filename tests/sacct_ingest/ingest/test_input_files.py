@@ -1,7 +1,10 @@
 """Sizes of the input files of runs from before."""
 
+import base64
+import json
 import os
 import time
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -15,6 +18,7 @@ from tests.sacct_ingest.records import decision, run, runs_with
 #: Files that the tests make were changed now: runs are yet to come, or long past.
 LATER_S = int(time.time()) + 1000
 PAST_S = 1_500_000_000
+AWAITS = "python3 -m snakemake --attempt 1 --wait-for-files '.snakemake/tmp.8' '{}.txt' --force"
 
 
 @pytest.fixture
@@ -76,6 +80,42 @@ def test_runs_get_the_sizes_of_what_is_still_there(store, tmp_path):
     }
     # Each once; and they are fitted anew.
     assert look_at_inputs(store, "ada") == Looked()
+
+
+def snakemake_array(commands, first=1):
+    """Give what Snakemake's plugin for Slurm wraps, as its release 2.8.0 does."""
+    packed = {
+        str(task): zlib.compress(command.encode(), level=9).hex()
+        for task, command in enumerate(commands[1:], first + 1)
+    }
+    payload = base64.b64encode(json.dumps(packed).encode()).decode()
+    return f"{commands[0]} --slurm-jobstep-array-execs={payload}"
+
+
+def test_tasks_of_an_array_of_snakemake_s_have_sizes_of_their_own(store, tmp_path):
+    for name, size in (("a", 10), ("b", 200), ("c", 3000)):
+        (tmp_path / f"{name}.txt").write_bytes(b"x" * size)
+    wraps = {
+        40: snakemake_array([AWAITS.format(name) for name in "cab"], first=4),
+        50: f"{AWAITS.format('c')} --slurm-jobstep-array-execs=eyIyIjogIjc4In0=",
+    }
+    runs = [
+        of_job(
+            job + task, tmp_path, f"sbatch --comment rule_sort_wildcards_c --wrap={wrap}",
+            array_job_id=job, array_task_id=task, comment="rule_sort_wildcards_c",
+            name="ee3804f1-8c5d-4ecf-8cc5-7ae76818885e",
+        )
+        for job, wrap in wraps.items()
+        for task in (4, 5, 6)
+    ]  # fmt: skip
+    store.runs.add(runs)
+    assert look_at_inputs(store, "ada") == Looked(sized=3, without=3)
+    seen = {44: "1Ktxt=3000", 45: "1Ktxt=10", 46: "1Ktxt=200"}
+    assert inputs(store) == seen | dict.fromkeys((54, 55, 56), "")
+    rows = runs_with(store, KeyLevel.USER, "ada")
+    assert {row.identity.tag for row in rows} == {"ada/snakemake:sort"}
+    # The comment names the sample of the first task for all of them.
+    assert not any("sample" in row.attributes or "sample" in row.numbers for row in rows)
 
 
 def test_nothing_is_made_up(store, tmp_path):

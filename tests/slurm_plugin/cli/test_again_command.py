@@ -309,6 +309,8 @@ def test_anothers_job_is_refused(slurm, capsys):
         ({"SubmitLine": "sbatch gone.sh"}, "gone.sh is not there: submit", 66),
         ({"SubmitLine": "sbatch --wrap sleep 5"}, "no file is named", 66),
         ({"SubmitLine": "sbatch"}, "no file is named", 66),
+        ({"SubmitLine": "sbatch /dev/stdin"}, "no file is named", 66),
+        ({"SubmitLine": "sbatch /proc/self/cmdline"}, "no file is named", 66),
         ({"SubmitLine": "sbatch ."}, "is not there", 66),
         ({"state": "OUT_OF_MEMORY", "ReqMem": "0"}, "does not say how much it had", 1),
     ],
