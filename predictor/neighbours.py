@@ -8,6 +8,7 @@ distribution, a mixture of
 - the user's other jobs, the nearest and the latest first,
 - those of each other user, none of whom counts for more than one near job of one's own kind does,
 - shares of the time limit, evenly in their logarithm: what there is to say before anybody ran.
+  Where a job has no limit, all run times up to sixty days.
 
 Each job counts half with its run time, half with its share of its limit.  Then quantiles are moved
 to where first runs fell in what would have been said of them (conformal predictive distributions,
@@ -48,8 +49,8 @@ OF_USER: Final = 400
 FEWEST_JOBS: Final = 5
 FEWEST_USERS: Final = 3
 #: Weights of the parts: of a near job of the user's own; of the mean of all other users; of the
-#: shares of the limit, the least of which is `_LEAST_SHARE`.  Each other user's near jobs weigh up
-#: to one beside that.
+#: shares of the limit, the least of which is `_LEAST_SHARE`, or of all run times where there is no
+#: limit.  Each other user's near jobs weigh up to one beside that.
 _OWN: Final = 25.0
 _EVERYBODY: Final = 2.0
 _LIMIT: Final = 1.0
@@ -199,8 +200,7 @@ def run_times(
         near = min(sum(weight for weight, _ in jobs), 1.0)
         _add(density, jobs, asked, near + _EVERYBODY / len(of_others))
     density = _blurred(density, asked.limit_s)
-    if asked.limit_s:
-        _add_limit(density, asked.limit_s)
+    _add_anything(density, asked.limit_s)
     return RunTimes(density, asked.limit_s, len(own), len(of_others))
 
 
@@ -247,7 +247,12 @@ def _add(
             density[_step(min(job.elapsed_s, longest_s))] += part
 
 
-def _add_limit(density: list[float], limit_s: float) -> None:
+def _add_anything(density: list[float], limit_s: float) -> None:
+    """Add what there is to say before anybody ran; limit_s: 0 where there is none."""
+    if not limit_s:
+        for step in range(_STEPS):
+            density[step] += _LIMIT / _STEPS
+        return
     last = _step(limit_s)
     first = min(_step(_LEAST_SHARE * limit_s), last)
     for step in range(first, last + 1):
