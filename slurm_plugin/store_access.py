@@ -16,13 +16,13 @@ from sacct_ingest.records import CURVE_LEVELS, Identity, KeyLevel
 from sacct_ingest.runs.layout import layouts_of_run
 from sacct_ingest.scripts.signature import names_of
 from slurm_plugin.config.settings import Config
-from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules, visibility
 
 if TYPE_CHECKING:
     from sacct_ingest.store import RunRow, Store
+    from slurm_plugin.decision.lookup import PredictionLookup
 
 
 _FOUND = 1024  #: identities whose tables are kept while runs are read
@@ -96,9 +96,10 @@ def matching_tables(tables: Sequence[PredictionTable], query: str) -> list[Predi
 
 def table_finder(store: "Store") -> "Callable[[RunRow], PredictionTable | None]":
     """Give what finds the table that says most about a run; tables are read when asked for."""
+    from slurm_plugin.decision.lookup import PredictionLookup  # noqa: PLC0415 - heavy
 
     @lru_cache(maxsize=_FOUND)
-    def lookup(identity: Identity) -> PredictionLookup:
+    def lookup(identity: Identity) -> "PredictionLookup":
         keys = [(level, key) for level in KeyLevel if (key := identity.key(level))]
         rows = store.fits.find(keys)
         whole = PredictionLookup((row.level, row.key, row.payload) for row in rows)

@@ -18,6 +18,7 @@ from slurm_plugin.cli import plot
 from slurm_plugin.cli.command_context import nimod_socket, table_options
 from slurm_plugin.cli.sbatch_request import clusters_of, needs_slurm, request
 from slurm_plugin.config.settings_file import leaves_out
+from slurm_plugin.config.start_estimates import DEFAULTS, StartEstimates
 from slurm_plugin.nimod import line_client
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.reports.advice_text import for_command, render, render_starts, scripts_table
@@ -126,11 +127,9 @@ def _words(asked: object) -> list[str]:
     return words
 
 
-def _rules(args: argparse.Namespace, settings: Callable[[], Config]) -> Advise:
+def _rules(args: argparse.Namespace, settings: Callable[[], Config]) -> Advise | StartEstimates:
     """Read what may be asked of Slurm; to load a reader of YAML takes longer than to ask."""
-    from slurm_plugin.config.settings import Advise  # noqa: PLC0415 - not for each job
-
-    return Advise() if leaves_out("advise", args.config) else settings().advise
+    return DEFAULTS if leaves_out("advise", args.config) else settings().advise
 
 
 def _may_look(args: argparse.Namespace, settings: Callable[[], Config]) -> bool:
@@ -138,7 +137,7 @@ def _may_look(args: argparse.Namespace, settings: Callable[[], Config]) -> bool:
     return leaves_out("inputs", args.config) or settings().inputs
 
 
-def _check(sbatch: Sequence[str], job: JobFields, rules: Advise) -> None:
+def _check(sbatch: Sequence[str], job: JobFields, rules: Advise | StartEstimates) -> None:
     if rules.test_only:
         from slurm_plugin.cli import slurm_estimates  # noqa: PLC0415 - not for each job
 
@@ -162,7 +161,12 @@ def _draw(advice: Advice, target: str) -> None:
 
 
 def _ask_slurm(
-    advice: Advice, sbatch: Sequence[str], job: JobFields, rules: Advise, *, text: bool
+    advice: Advice,
+    sbatch: Sequence[str],
+    job: JobFields,
+    rules: Advise | StartEstimates,
+    *,
+    text: bool,
 ) -> None:
     """Add what ``sbatch --test-only`` says; without it the advice stands as it is."""
     from slurm_plugin.cli import slurm_estimates  # noqa: PLC0415 - only for --test-only

@@ -51,12 +51,6 @@ _ASK_AGAIN_S = 60.0
 _UNUSUAL = re.compile(r"[^\w.-]")  #: in a name of a file
 
 
-def is_meant(config: Config) -> bool:
-    """Whether the user's own history is all there is: no store is configured, none was made."""
-    named = config.store or config.relay.controllers
-    return not named and not (data_folder() / "nimo.db").exists()
-
-
 def with_own_store(config: Config) -> Config:
     """Give the configuration with the name of this cluster, and the user's own history of it.
 

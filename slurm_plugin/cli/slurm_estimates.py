@@ -21,6 +21,7 @@ from slurm_plugin.slurm.job_request import JobFields
 
 if TYPE_CHECKING:
     from slurm_plugin.config.settings import Advise
+    from slurm_plugin.config.start_estimates import StartEstimates
 
 #: What sbatch says where slurmctld did not look at the job.
 _NO_WORD = re.compile(
@@ -193,7 +194,7 @@ def counts_of(rows: Sequence[Row], most: int) -> list[int]:
     return [row.nodes for row in sorted(rows, key=rank)[:most]]
 
 
-def check(words: Sequence[str], script_text: str, how: "Advise") -> None:
+def check(words: Sequence[str], script_text: str, how: "Advise | StartEstimates") -> None:
     """Ask Slurm whether it would accept the job. Raises JobRefused: Slurm would refuse it."""
     submission = submission_of(words, script_text)
     try:
@@ -205,7 +206,12 @@ def check(words: Sequence[str], script_text: str, how: "Advise") -> None:
 
 
 def add(
-    advice: Advice, words: Sequence[str], job: JobFields, how: "Advise", *, now_s: float
+    advice: Advice,
+    words: Sequence[str],
+    job: JobFields,
+    how: "Advise | StartEstimates",
+    *,
+    now_s: float,
 ) -> None:
     """Put Slurm's estimates into the rows of an advice.
 

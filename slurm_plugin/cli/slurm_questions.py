@@ -82,3 +82,13 @@ class Questions:
         except NimoError as error:
             self._troubles[name] = str(error)
             return None
+
+
+def waiting_ids(patience: Patience, whose: str = "--me") -> list[int]:
+    """List the ids of jobs that wait, of the process's own user or as an option of squeue says.
+
+    Raises SlurmError: squeue does not answer.
+    """
+    listed = patience.ask(("squeue", whose, "-h", "-t", "PD", "-o", "%A"))
+    ids = (int(word) for word in listed.split() if word.isdecimal())
+    return list(dict.fromkeys(ids))

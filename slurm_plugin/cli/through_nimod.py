@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sacct_ingest.errors import StoreError
 from slurm_plugin.config.settings_file import SYSTEM_FILE
-from slurm_plugin.nimod.client import LinkDown, RequestRefused, Unanswered, Unreachable
+from slurm_plugin.nimod.line_client import LinkDown, RequestRefused, Unanswered, Unreachable
 
 if TYPE_CHECKING:
     from slurm_plugin.config.settings import Config
@@ -79,14 +79,20 @@ def nimod_or_store(
         return answer
 
 
+def own_history_is_meant(config: Config) -> bool:
+    """Whether the user's own history is all there is: no store is configured, none was made."""
+    from slurm_plugin.config.settings import data_folder  # noqa: PLC0415 - msgspec
+
+    named = config.store or config.relay.controllers
+    return not named and not (data_folder() / "nimo.db").exists()
+
+
 def own_history_of(config: Config, error: Unreachable, *, program: str = "nimo") -> Config | None:
     """Give the configuration where the user's own history has to do; None: a store is meant.
 
     Says so where nimod should answer and does not.
     """
-    from slurm_plugin.cli import own_history  # noqa: PLC0415 - heavy
-
-    if not own_history.is_meant(config):
+    if not own_history_is_meant(config):
         return None
     if Path(config.socket).exists() or SYSTEM_FILE.exists():
         print(f"{program}: {error}; from your own jobs instead", file=sys.stderr)

@@ -14,7 +14,7 @@ from sacct_ingest.errors import JobRefused, NimoError, SlurmError
 from sacct_ingest.text.admin_comment import parse
 from slurm_plugin.cli.slurm_estimates import START, EstimateRequest
 from slurm_plugin.cli.slurm_estimates import run as run_sbatch
-from slurm_plugin.cli.slurm_questions import Patience, Questions, asking
+from slurm_plugin.cli.slurm_questions import Patience, Questions, asking, waiting_ids
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
@@ -42,7 +42,6 @@ from slurm_plugin.wait_forecasts.forecasts import QueueRunTimes
 
 #: Jobs that are explained at once.
 MOST_JOBS = 20
-_WAITING = ("-h", "-t", "PD", "-o", "%A")
 #: Jobs of a page, and the first of them for which changes are looked for.
 _ON_PAGE, _CHANGED_ON_PAGE = 10, 3
 #: Seconds for changes of all of a user's jobs.
@@ -70,21 +69,11 @@ class Look(NamedTuple):
     now_s: float
 
 
-def own_waiting(patience: Patience) -> list[int]:
-    """List the ids of the user's own jobs that wait. Raises SlurmError: squeue does not answer."""
-    return _ids(patience.ask(("squeue", "--me", *_WAITING)))
-
-
-def _ids(listed: str) -> list[int]:
-    ids = (int(word) for word in listed.split() if word.isdecimal())
-    return list(dict.fromkeys(ids))
-
-
 def of_user(socket: str, user: str) -> list[PendingAnswer]:
     """Say why a user's jobs wait, to a page of that user; nothing where Slurm does not answer."""
     patience = Patience()
     try:
-        ids = _ids(patience.ask(("squeue", f"--user={user}", *_WAITING)))
+        ids = waiting_ids(patience, f"--user={user}")
         jobs = shown_jobs(ids[:_ON_PAGE], patience) if ids else []
     except SlurmError:
         return []

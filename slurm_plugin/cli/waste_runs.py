@@ -24,7 +24,7 @@ from sacct_ingest.store.rows import DecisionSelection
 from slurm_plugin.cli import own_history
 from slurm_plugin.cli.progress import progress
 from slurm_plugin.cli.table_settings import table_settings
-from slurm_plugin.cli.through_nimod import may_read_store
+from slurm_plugin.cli.through_nimod import may_read_store, own_history_is_meant
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.evaluation.waste_data import TableOf, widest
@@ -105,7 +105,7 @@ def is_admin(config: Config) -> bool:
 
 def has_store(config: Config) -> bool:
     """Whether there is a store of NIMO's that this user can read."""
-    return not own_history.is_meant(config) and may_read_store(config)
+    return not own_history_is_meant(config) and may_read_store(config)
 
 
 @contextmanager

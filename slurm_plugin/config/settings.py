@@ -14,6 +14,7 @@ import msgspec
 from sacct_ingest.runs.sharing import SharedTag
 from slurm_plugin.config import setting_types as types
 from slurm_plugin.config.settings_file import SOCKET
+from slurm_plugin.config.start_estimates import DEFAULTS
 
 
 class JobNames(NamedTuple):
@@ -192,10 +193,10 @@ class Advise(types.Section, frozen=True, kw_only=True):
     """What ``nimo-advise`` may ask of Slurm."""
 
     clusters: bool = True  #: other clusters of the same slurmdbd are compared
-    test_only: bool = True  #: ``sbatch --test-only`` where the user asks for it
-    calls: types.Count = 5  #: node counts to ask about, at most
-    timeout_s: types.Positive = 3.0  #: for one of them
-    cache_s: types.NotNegative = 60.0  #: for how long an answer is good
+    test_only: bool = DEFAULTS.test_only  #: ``sbatch --test-only`` where the user asks for it
+    calls: types.Count = DEFAULTS.calls  #: node counts to ask about, at most
+    timeout_s: types.Positive = DEFAULTS.timeout_s  #: for one of them
+    cache_s: types.NotNegative = DEFAULTS.cache_s  #: for how long an answer is good
 
 
 class Ingest(types.Section, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ from slurm_plugin.service.listening import bound_socket, let_in, notify
 from slurm_plugin.slurm.operator_updates import ClosedFields
 from slurm_plugin.slurm.other_clusters import AddForecasts, OtherClusters
 from slurm_plugin.slurm.poller import ClusterPoller
-from slurm_plugin.slurm.soft_limits import QueueHeads
+from slurm_plugin.slurm.queue_heads import QueueHeads
 from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 
 if TYPE_CHECKING:

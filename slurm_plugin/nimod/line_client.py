@@ -9,11 +9,13 @@ import time
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import NimoError
-from slurm_plugin.protocol.advice_messages import VERSION, Advice, read_advice
+from slurm_plugin.protocol.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from slurm_plugin.protocol.advice_messages import Advice
 
 _MAX_ANSWER_BYTES = 16 * 2**20
 
@@ -45,7 +47,7 @@ def advise(
     confidence: float = 0.0,
     clusters: str = "",
     timeout_s: float,
-) -> Advice:
+) -> "Advice":
     """Ask for an advice.
 
     job: fields of a `slurm_plugin.protocol.request_messages.Job`.
@@ -53,6 +55,8 @@ def advise(
     clusters: those that ``-M`` names; empty: none.
     Raises Unreachable: there is no answer.
     """
+    from slurm_plugin.protocol.advice_messages import read_advice  # noqa: PLC0415 - advice alone
+
     ask = {"v": VERSION, "op": "advise", "via": "advise", "job": job, "confidence": confidence}
     if clusters:
         ask["clusters"] = clusters

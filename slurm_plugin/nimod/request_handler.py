@@ -30,11 +30,11 @@ from slurm_plugin.nimod.answering.questions import (
 )
 from slurm_plugin.nimod.connection import Reply, Respond
 from slurm_plugin.nimod.loop import Loop
-from slurm_plugin.protocol.advice_messages import VERSION
 from slurm_plugin.protocol.decision_messages import Answer, ReadyDecision
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import LONG_ANSWERS, Ask, Job, decode_ask
 from slurm_plugin.protocol.status_messages import Counts, Decided, Status
+from slurm_plugin.protocol.version import VERSION
 from slurm_plugin.service.accountant import NEWCOMERS, Account, Kind, Principal, Resource
 from slurm_plugin.slurm.poller import ClusterPoller
 

@@ -10,8 +10,9 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeVar
 
 from sacct_ingest.runs.layout import Unit
+from slurm_plugin.protocol.version import VERSION
+from slurm_plugin.protocol.wait_shares import WaitShares
 
-VERSION = 1  #: of all messages
 SURE = 0.95  #: chance of what is said to be at most
 #: Comment of a request that only asks Slurm when it would start (``sbatch --test-only``).
 ESTIMATE_COMMENT = "nimo:estimate"
@@ -105,16 +106,6 @@ class ObservedPoint:
     time_s: float
     repeats: int = 1
     spread: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitShares:
-    """How near one kind of predicted waits came."""
-
-    jobs: int
-    #: most by which the wait of four in five of them differed, within half a percent
-    within_s: float
-    later: float  #: share that started more than a minute later than predicted
 
 
 @dataclass(slots=True, kw_only=True)

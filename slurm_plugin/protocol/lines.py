@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from slurm_plugin.protocol.advice_messages import VERSION
+from slurm_plugin.protocol.version import VERSION
 
 _Row = TypeVar("_Row")
 MAX_LINE_BYTES = 256 * 1024  #: longer requests are refused; the hooks cut scripts to fit

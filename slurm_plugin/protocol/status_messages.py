@@ -8,8 +8,8 @@ from math import ceil, log
 
 import msgspec
 
-from slurm_plugin.protocol.advice_messages import WaitShares
 from slurm_plugin.protocol.lines import Message
+from slurm_plugin.protocol.wait_shares import WaitShares
 
 
 class WaitRow(msgspec.Struct, kw_only=True):

@@ -12,12 +12,15 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from sacct_ingest.errors import SlurmError
 from sacct_ingest.text.hostlist import indexes_of
-from slurm_plugin.slurm.sources import Run
+
+if TYPE_CHECKING:
+    from slurm_plugin.slurm.sources import Run
 
 _log = logging.getLogger(__name__)
 #: Characters of the job ids of one command: the kernel takes 128 KiB for one argument.
@@ -153,7 +156,7 @@ class OperatorUpdates:
             return any((field.job_id, one, field.field) not in self._closed for one in tasks)
         return field.value == field.written and _key(field) not in self._closed
 
-    def give_back(self, run: Run, read: Reader) -> Iterator[str]:
+    def give_back(self, run: "Run", read: Reader) -> Iterator[str]:
         """Give fields their users' values, and say what was done.
 
         read: asks Slurm, right before the update and right behind it: what has its user's value
@@ -215,7 +218,7 @@ def _chunks(words: Iterable[str]) -> Iterator[list[str]]:
     yield some
 
 
-def _update(run: Run, jobs: Sequence[str], change: str) -> str:
+def _update(run: "Run", jobs: Sequence[str], change: str) -> str:
     try:
         run(("scontrol", "update", f"jobid={','.join(jobs)}", change))
     except SlurmError as error:  # such as for a job that has just ended; the others are done

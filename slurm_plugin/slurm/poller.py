@@ -15,12 +15,12 @@ from slurm_plugin.config.setting_types import Source
 from slurm_plugin.service.accountant import Accountant
 from slurm_plugin.slurm import commands, sources
 from slurm_plugin.slurm.cluster_state import Cluster, RawState
+from slurm_plugin.slurm.limit_guard import LimitGuard
 from slurm_plugin.slurm.limits import ASSOC_MGR, ASSOC_TABLE, QOS_TABLE, LimitTables, read_limits
 from slurm_plugin.slurm.operator_updates import ClosedFields
 from slurm_plugin.slurm.pinned_counts import PinnedCounts
 from slurm_plugin.slurm.slurm_conf import CONFIG, NO_RIGHTS, SlurmConf, may_update, read_settings
 from slurm_plugin.slurm.snapshot import build
-from slurm_plugin.slurm.soft_limits import LimitGuard
 from slurm_plugin.slurm.view_texts import ViewTexts
 
 _log = logging.getLogger(__name__)

@@ -1,5 +1,6 @@
 """The files that an admin copies."""
 
+import os
 import re
 import subprocess
 import sys
@@ -115,3 +116,53 @@ def test_help_loads_options_alone(words):
     assert {name.partition(".")[0] for name in loaded} & (HEAVY | slow) == set()
     own = [name for name in loaded if name.startswith(("sacct_ingest.", "slurm_plugin."))]
     assert len(own) <= MOST_MODULES, own
+
+
+#: Loaded where a command needs it alone: each takes as long as Python's own start, or longer.
+SLOW_ALONE = {"alembic", "asyncio", "numpy", "predictor", "rich", "scipy", "sqlalchemy"}
+
+
+@pytest.mark.parametrize(
+    ("words", "never"),
+    [
+        (["why"], {"msgspec", "yaml", "slurm_plugin.cli.waiting_jobs"}),
+        (["limits"], {"yaml", "slurm_plugin.slurm.cluster_state"}),
+        (["config"], {"statistics", "slurm_plugin.evaluation.costs"}),
+        (["status"], {"yaml", "slurm_plugin.protocol.advice_messages"}),
+        (["wait"], {"yaml", "slurm_plugin.config.settings"}),
+    ],
+)
+def test_an_ordinary_run_loads_no_more_than_it_needs(tmp_path, words, never):
+    """Nobody waits, no limit is planned with, and nimod does not run."""
+    squeue = tmp_path / "squeue"
+    squeue.write_text("#!/bin/sh\n")
+    squeue.chmod(0o755)
+    (tmp_path / "nimo.yaml").write_text(f"socket: {tmp_path}/nimod.sock\n")
+    environment = os.environ | {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "NIMO_CONFIG": str(tmp_path / "nimo.yaml"),
+        "XDG_DATA_HOME": str(tmp_path),
+    }
+    # What comes after nimod has not answered is another way.
+    code = (
+        "import sys\n"
+        "from slurm_plugin.nimod import line_client\n"
+        "def nobody(*_):\n"
+        "    print(*sys.modules, file=sys.stderr)\n"
+        "    sys.stderr.flush()\n"
+        "    raise SystemExit(0)\n"
+        "line_client._line = nobody\n"
+        "from slurm_plugin.cli.nimo import main\n"
+        "main(sys.argv[1:])\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    loaded = set(done.stderr.split())
+    assert "slurm_plugin.cli.nimo" in loaded
+    assert loaded & (SLOW_ALONE | never) == set()

@@ -13,8 +13,12 @@ from sacct_ingest.errors import ConfigError, NoHistory, PlotError, StoreError
 from sacct_ingest.records import CURVE_LEVELS, LEARNING, KeyLevel, StandingRow
 from sacct_ingest.scripts.signature import names_of
 from slurm_plugin.cli import command_context, plot
-from slurm_plugin.cli.own_history import is_meant
-from slurm_plugin.cli.through_nimod import TIMEOUT_S, may_read_store, nimod_or_store
+from slurm_plugin.cli.through_nimod import (
+    TIMEOUT_S,
+    may_read_store,
+    nimod_or_store,
+    own_history_is_meant,
+)
 from slurm_plugin.config.settings import Energy
 from slurm_plugin.config.settings_file import leaves_out
 from slurm_plugin.nimod import client
@@ -64,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         local=args.local,
     )
     few = (answer.left_off or not answer.tables) and not (args.store or args.local)
-    if few and not is_meant(settings()) and may_read_store(settings()):
+    if few and not own_history_is_meant(settings()) and may_read_store(settings()):
         answer = _stored(settings())  # nimod sends a part of the list only
     tables = answer.tables
     standings = {(row.level.value, row.key): row for row in answer.standings}
@@ -240,7 +244,9 @@ def _picture(table: "PredictionTable", args: argparse.Namespace, config: "Config
     runs: Sequence[RunRow] = ()
     with suppress(StoreError):  # nimod's tables are enough for a curve without single runs
         # Runs on other types are none of these nodes.
-        if not args.on and (args.store or args.local or is_meant(config) or may_read_store(config)):
+        if not args.on and (
+            args.store or args.local or own_history_is_meant(config) or may_read_store(config)
+        ):
             with open_store(config) as store:
                 runs = last_runs(store, table)
     return of_table(table, runs, cluster=config.cluster)

@@ -2,18 +2,23 @@
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from textwrap import fill
+from typing import TYPE_CHECKING
 
 from sacct_ingest.text.durations import duration_range, duration_text
-from slurm_plugin.cli.command_context import load_config
+from slurm_plugin.cli.command_context import nimod_socket, user_settings
 from slurm_plugin.cli.through_nimod import nimod_or_store
+from slurm_plugin.config.settings_file import leaves_out
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import Counts, PartitionWait, Refused, Status
 from slurm_plugin.text.formatting import clock, count, percent
 from slurm_plugin.text.streams import json_text
 from slurm_plugin.text.terminal_size import terminal_width
+
+if TYPE_CHECKING:
+    from slurm_plugin.config.settings import Config
 
 _TIMEOUT_S = 2.0
 _INDENT = " " * 11  #: below the texts of `describe`
@@ -21,18 +26,26 @@ _INDENT = " " * 11  #: below the texts of `describe`
 
 def run(args: argparse.Namespace) -> int:
     """Ask and print."""
-    config = load_config(args, for_user=True)
+    settings = user_settings(args)
+    socket = nimod_socket(args, settings)
     status = nimod_or_store(
-        lambda: config,
-        lambda: client.status(config.socket, reload=args.reload, timeout_s=_TIMEOUT_S),
+        settings, lambda: client.status(socket, reload=args.reload, timeout_s=_TIMEOUT_S)
     )
     if args.json:
         print(json_text(status))
     else:
-        text = describe(status, now_s=time.time(), max_age_s=config.snapshot.max_age_s)
+        text = describe(status, now_s=time.time(), max_age_s=_max_age_s(args, settings))
         width = terminal_width()
         print("\n".join(fill(line, width, subsequent_indent=_INDENT) for line in text.splitlines()))
     return 0
+
+
+def _max_age_s(args: argparse.Namespace, settings: "Callable[[], Config]") -> float:
+    """Age of a view that is believed; to load a reader of YAML takes as long as to start Python."""
+    from slurm_plugin.config.settings import Snapshot  # noqa: PLC0415 - not for JSON
+
+    snapshot = Snapshot() if leaves_out("snapshot", args.config) else settings().snapshot
+    return snapshot.max_age_s
 
 
 def describe(status: Status, *, now_s: float, max_age_s: float) -> str:

@@ -5,11 +5,11 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sacct_ingest.text.durations import duration_text
 from slurm_plugin.cli.command_context import nimod_socket, print_table, user_settings
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
-from slurm_plugin.config.settings import Config
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
 from slurm_plugin.reports.queue_table import queue_table
@@ -18,6 +18,9 @@ from slurm_plugin.text.formatting import clock, count, wrapped
 from slurm_plugin.text.streams import json_text
 from slurm_plugin.text.table_columns import Table
 from slurm_plugin.text.terminal_size import terminal_width
+
+if TYPE_CHECKING:
+    from slurm_plugin.config.settings import Config
 
 NOT_WAITING = 3
 #: What squeue says of a waiting job; the name, which users write, comes last.
@@ -65,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     return NOT_WAITING if missing else 0
 
 
-def _by_own_record(config: Config, args: argparse.Namespace, asked: set[int]) -> Waits:
+def _by_own_record(config: "Config", args: argparse.Namespace, asked: set[int]) -> Waits:
     """Estimate starts by what the user's own jobs waited, beside those that Slurm plans."""
     rows = own_waits(config, user=args.user, partition=args.partition, now_s=time.time())
     rows = [row for row in rows if not asked or _numbers(row) & asked]
@@ -98,7 +101,7 @@ def sentence(waits: Waits, *, now_s: float) -> str:
     )
 
 
-def own_waits(config: Config, *, user: str, partition: str, now_s: float) -> list[WaitRow]:
+def own_waits(config: "Config", *, user: str, partition: str, now_s: float) -> list[WaitRow]:
     """Give the waiting jobs of a user, and when they may start.
 
     config: names the store with the user's own history.

@@ -5,38 +5,26 @@ import re
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from sacct_ingest.errors import NimoError, NoHistory, SlurmError
-from sacct_ingest.records import KeyLevel, ShownJob
-from sacct_ingest.runs.layout import layouts_of_run
-from sacct_ingest.text import admin_comment
 from sacct_ingest.text.hostlist import place_of_index
-from slurm_plugin.cli import own_history
 from slurm_plugin.cli.command_context import load_config
-from slurm_plugin.cli.own_history import is_meant
-from slurm_plugin.cli.slurm_questions import Patience
-from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
-from slurm_plugin.config.settings import Config
-from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.nimod import client
-from slurm_plugin.protocol.query_messages import Explanation, explanation_of
-from slurm_plugin.protocol.request_messages import Ask
-from slurm_plugin.reports.pending_text import in_order, rest_text, told, unlooked_text
-from slurm_plugin.reports.why_text import explain, explain_run
+from slurm_plugin.cli.slurm_questions import Patience, waiting_ids
+from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store, own_history_is_meant
 from slurm_plugin.slurm import commands
-from slurm_plugin.slurm.ended_job import is_over
-from slurm_plugin.slurm.pending_job import pending_jobs
-from slurm_plugin.slurm.shown_job import read_shown_job
-from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import count, wrapped
 from slurm_plugin.text.streams import json_text
 from slurm_plugin.text.terminal_size import terminal_width
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # each way of the command loads what it needs
+    from sacct_ingest.records import ShownJob
+    from sacct_ingest.text.admin_comment import Note
+    from slurm_plugin.config.settings import Config
+    from slurm_plugin.protocol.query_messages import Explanation
+    from slurm_plugin.protocol.request_messages import Ask
     from slurm_plugin.reports.pending_text import PendingAnswer
 
 
@@ -48,16 +36,18 @@ _RESTARTED = re.compile(r"\bRestarts=[1-9]")
 _WRITTEN_S = 2.5
 #: Seconds for the accounting where Slurm did not answer before.
 _NO_ANSWER_S = 0.5
+_NONE_WAIT = "none of your jobs is waiting"
 
 
 def run(args: argparse.Namespace) -> int:
     """Ask Slurm, and nimod or the store, and print."""
-    config = load_config(args, for_user=True)
     if args.apply and (args.json or args.job is None or args.store):
         raise NimoError("--apply takes a job that waits, and neither --json nor --store")
     patience = Patience()
     if args.job is None:
-        return _all_waiting(args, config, patience)
+        return _all_waiting(args, patience)
+    with patience.paused():
+        config = load_config(args, for_user=True)
     job_id, task = args.job
     printed = "" if args.store else _shown(job_id, patience)
     waiting = _waiting(printed, task, config, patience)
@@ -66,7 +56,9 @@ def run(args: argparse.Namespace) -> int:
         _print_waiting(waiting)
     if args.apply:
         return _apply(waiting, job_id)
-    if args.local or (is_meant(config) and not (args.store or Path(config.socket).exists())):
+    if args.local or (
+        own_history_is_meant(config) and not (args.store or Path(config.socket).exists())
+    ):
         return _without_nimod(job_id, task, config, waiting, args, patience)
     return _with_nimod(job_id, task, config, waiting, args, patience, printed)
 
@@ -74,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 def _without_nimod(
     job_id: int,
     task: int | None,
-    config: Config,
+    config: "Config",
     waiting: "list[PendingAnswer]",
     args: argparse.Namespace,
     patience: Patience,
@@ -85,6 +77,8 @@ def _without_nimod(
         return 0
     if patience.left_s <= 0:
         return 1  # Slurm does not answer, as has been said: nothing newer can be read
+    from slurm_plugin.cli import own_history  # noqa: PLC0415 - heavy
+
     failure = _failure(job_id, task, config, patience)
     try:
         text = _own_run(own_history.refreshed(config), job_id)
@@ -99,7 +93,7 @@ def _without_nimod(
 def _with_nimod(
     job_id: int,
     task: int | None,
-    config: Config,
+    config: "Config",
     waiting: "list[PendingAnswer]",
     args: argparse.Namespace,
     patience: Patience,
@@ -115,7 +109,7 @@ def _with_nimod(
         _print_json(None, waiting, args)
         return 0
     states = _STATE.findall(printed)
-    over = not states or any(is_over(state) for state in states)
+    over = not states or _any_over(states)
     ended = over or (bool(_RESTARTED.search(printed)) and not waiting)
     failure = []
     if ended and not (args.json or args.store):
@@ -134,9 +128,17 @@ def _with_nimod(
         opened_s = note.opened_s if note else None
         # A job that has not ended has no outcome; of one that failed it is said already.
         came = over and not failure
+        from slurm_plugin.reports.why_text import explain  # noqa: PLC0415 - heavy
+
         decided = explain(explanation, job_id, opened_s=opened_s, shown=shown, with_outcome=came)
         _print(decided, failure)
     return 0
+
+
+def _any_over(states: Sequence[str]) -> bool:
+    from slurm_plugin.slurm.ended_job import is_over  # noqa: PLC0415 - heavy
+
+    return any(is_over(state) for state in states)
 
 
 def _shown(job_id: int, patience: Patience) -> str:
@@ -150,13 +152,14 @@ def _shown(job_id: int, patience: Patience) -> str:
 
 
 def _waiting(
-    printed: str, task: int | None, config: Config, patience: Patience
+    printed: str, task: int | None, config: "Config", patience: Patience
 ) -> "list[PendingAnswer]":
     """Say why a job waits that Slurm has shown; nothing where it does not."""
     if "JobState=PENDING" not in printed:
         return []
     with patience.paused():
         from slurm_plugin.cli import waiting_jobs  # noqa: PLC0415 - heavy
+        from slurm_plugin.slurm.pending_job import pending_jobs  # noqa: PLC0415
 
     jobs = [job for job in pending_jobs(printed) if _is_meant_task(job.tasks, task)]
     if not jobs:
@@ -170,13 +173,22 @@ def _is_meant_task(tasks: str, task: int | None) -> bool:
     return task is None or (bool(tasks) and place_of_index(tasks, task) is not None)
 
 
-def _all_waiting(args: argparse.Namespace, config: Config, patience: Patience) -> int:
+def _all_waiting(args: argparse.Namespace, patience: Patience) -> int:
     """Say why the user's own jobs wait."""
+    ids = waiting_ids(patience)
+    if not ids:
+        print(json_text({"waiting": [], "jobs": 0}) if args.json else _NONE_WAIT)
+        return 0
     with patience.paused():
         from slurm_plugin.cli import waiting_jobs  # noqa: PLC0415 - heavy
+        from slurm_plugin.reports.pending_text import (  # noqa: PLC0415
+            in_order,
+            rest_text,
+            unlooked_text,
+        )
 
-    ids = waiting_jobs.own_waiting(patience)
-    jobs = waiting_jobs.shown_jobs(ids[: waiting_jobs.MOST_JOBS], patience) if ids else []
+        config = load_config(args, for_user=True)
+    jobs = waiting_jobs.shown_jobs(ids[: waiting_jobs.MOST_JOBS], patience)
     waiting: list[PendingAnswer] = []
     if jobs:
         seen = waiting_jobs.look(jobs, config.socket, patience, with_edits=True)
@@ -187,7 +199,7 @@ def _all_waiting(args: argparse.Namespace, config: Config, patience: Patience) -
         print(json_text({"waiting": waiting, "jobs": len(ids)}))
         return 0
     if not waiting:
-        print("none of your jobs is waiting")
+        print(_NONE_WAIT)
     _print_waiting(waiting)
     rest = rest_text(len(ids) - len(jobs)) if len(ids) > len(jobs) and waiting else ""
     for line in filter(None, (unlooked_text(waiting), rest)):
@@ -197,7 +209,7 @@ def _all_waiting(args: argparse.Namespace, config: Config, patience: Patience) -
 
 
 def _print_before(
-    printed: str, job_id: int, task: int | None, config: Config, patience: Patience
+    printed: str, job_id: int, task: int | None, config: "Config", patience: Patience
 ) -> None:
     """Print what came of the last start of a job that waits again, where it has had one."""
     restarted = _RESTARTED.search(printed)
@@ -208,6 +220,8 @@ def _print_before(
 
 
 def _print_waiting(waiting: "list[PendingAnswer]") -> None:
+    from slurm_plugin.reports.pending_text import told  # noqa: PLC0415 - heavy
+
     for number, one in enumerate(waiting):
         if number:
             print()
@@ -239,18 +253,26 @@ def _apply(waiting: "list[PendingAnswer]", job_id: int) -> int:
 
 
 def _print_json(
-    explanation: Explanation | None, waiting: "list[PendingAnswer]", args: argparse.Namespace
+    explanation: "Explanation | None", waiting: "list[PendingAnswer]", args: argparse.Namespace
 ) -> None:
     if not args.json:
         return
+    import msgspec  # noqa: PLC0415 - as long as Python itself
+
     made = msgspec.to_builtins(explanation) if explanation else {}
     print(json_text(made | {"waiting": waiting} if waiting else explanation))
 
 
 def _explanation(
-    job_id: int, printed: str, config: Config, args: argparse.Namespace
-) -> tuple[Explanation, admin_comment.Note | None, ShownJob | None]:
+    job_id: int, printed: str, config: "Config", args: argparse.Namespace
+) -> "tuple[Explanation, Note | None, ShownJob | None]":
     """Ask for the decision about a job that Slurm has shown so."""
+    from sacct_ingest.text import admin_comment  # noqa: PLC0415 - heavy, as all of these
+    from slurm_plugin.nimod import client  # noqa: PLC0415
+    from slurm_plugin.protocol.query_messages import Explanation  # noqa: PLC0415
+    from slurm_plugin.protocol.request_messages import Ask  # noqa: PLC0415
+    from slurm_plugin.slurm.shown_job import read_shown_job  # noqa: PLC0415
+
     note = admin_comment.parse(printed.replace("AdminComment=", " "))
     shown = read_shown_job(printed)
     decision_id = note.decision_id if note else ""
@@ -266,7 +288,7 @@ def _explanation(
     return explanation, note, shown
 
 
-def _failure(job_id: int, task: int | None, config: Config, patience: Patience) -> list[str]:
+def _failure(job_id: int, task: int | None, config: "Config", patience: Patience) -> list[str]:
     from slurm_plugin.cli.failed_job import EXPLAINED_S, explained  # noqa: PLC0415 - heavy
 
     answers = patience.left_s > 0
@@ -283,8 +305,15 @@ def _print(text: str, failure: list[str]) -> None:
         print(wrapped(text, terminal_width()))
 
 
-def _own_run(config: Config, job_id: int) -> str:
+def _own_run(config: "Config", job_id: int) -> str:
     """Say what is known of a job where no nimod decides."""
+    from sacct_ingest.records import KeyLevel  # noqa: PLC0415 - all of these are heavy
+    from sacct_ingest.runs.layout import layouts_of_run  # noqa: PLC0415
+    from slurm_plugin.decision.lookup import PredictionLookup  # noqa: PLC0415
+    from slurm_plugin.protocol.query_messages import explanation_of  # noqa: PLC0415
+    from slurm_plugin.reports.why_text import explain, explain_run  # noqa: PLC0415
+    from slurm_plugin.store_access import open_store  # noqa: PLC0415
+
     with open_store(config) as store:
         if pair := store.decisions.of_job(
             job_id, cluster=config.cluster
@@ -302,14 +331,15 @@ def _own_run(config: Config, job_id: int) -> str:
     return explain_run(run, table)
 
 
-def _stored(config: Config, ask: Ask) -> Explanation:
+def _stored(config: "Config", ask: "Ask") -> "Explanation":
     from slurm_plugin.nimod.queries import explain as explain_stored  # noqa: PLC0415 - SQLAlchemy
+    from slurm_plugin.store_access import open_store  # noqa: PLC0415
 
     with open_store(config) as store:
         return explain_stored(store, ask, None, cluster=config.cluster)
 
 
-def _not_found(job_id: int, explanation: Explanation) -> str:
+def _not_found(job_id: int, explanation: "Explanation") -> str:
     """Say why there is no decision to explain, and what to do."""
     fitting, others = explanation.fitting, explanation.at_that_time
     if fitting:

@@ -36,7 +36,7 @@ from slurm_plugin.nimod.relay.frames import (
     LinkError,
 )
 from slurm_plugin.nimod.relay.munge import Munge, MungeError
-from slurm_plugin.protocol.advice_messages import VERSION
+from slurm_plugin.protocol.version import VERSION
 
 LINK_VERSION = 1
 LONGEST_LINE = 16 * 2**10  #: of the handshake

@@ -29,11 +29,11 @@ from slurm_plugin.nimod.loop import Loop, answer_until_stopped, stop_at_signals
 from slurm_plugin.nimod.relay import handshake
 from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError, LoopThread
 from slurm_plugin.nimod.relay.munge import Munge
-from slurm_plugin.protocol.advice_messages import VERSION
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import LONG_ANSWERS, Ask, decode_ask
 from slurm_plugin.protocol.status_messages import Uplinked, Uplinks
+from slurm_plugin.protocol.version import VERSION
 from slurm_plugin.service.accountant import (
     Account,
     Accountant,

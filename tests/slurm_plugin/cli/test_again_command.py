@@ -363,7 +363,7 @@ def test_no_more_than_the_partition_allows(slurm, capsys, monkeypatch):
 
 
 def test_why_says_what_happened_and_how_to_run_it_again(slurm, capsys, monkeypatch):
-    monkeypatch.setattr("slurm_plugin.cli.commands.why.is_meant", lambda _: True)
+    monkeypatch.setattr("slurm_plugin.cli.commands.why.own_history_is_meant", lambda _: True)
     slurm.job(7, "FAILED", 12, ExitCode="3:0")
     (slurm.work / "slurm-7.out").write_text("reading in.dat\nin.dat: \x1b[31mno such file\n")
     assert main(["why", "7"]) == 0
@@ -405,7 +405,7 @@ so nothing was changed.
 def test_why_says_that_slurm_runs_a_job_again(
     state, now, happened, again, slurm, capsys, monkeypatch
 ):
-    monkeypatch.setattr("slurm_plugin.cli.commands.why.is_meant", lambda _: True)
+    monkeypatch.setattr("slurm_plugin.cli.commands.why.own_history_is_meant", lambda _: True)
     slurm.job(7, state, 12)
     (slurm.folder / "queue").write_text(f"7 {now}\n")
     shown = f"JobId=7 JobName=job.sh\n   JobState={now} Requeue=1 Restarts=1 Reason=None\n"
@@ -430,7 +430,7 @@ esac
 
 
 def test_why_of_an_array_of_which_slurm_put_tasks_back(slurm, capsys, monkeypatch):
-    monkeypatch.setattr("slurm_plugin.cli.commands.why.is_meant", lambda _: True)
+    monkeypatch.setattr("slurm_plugin.cli.commands.why.own_history_is_meant", lambda _: True)
     for task, state in enumerate(["NODE_FAIL", "NODE_FAIL", "TIMEOUT"], 1):
         slurm.job(f"7_{task}", state, JobIDRaw=20 + task)
     (slurm.folder / "queue").write_text("7_1 RUNNING\n7_2 PENDING\n")
@@ -442,14 +442,14 @@ def test_why_of_an_array_of_which_slurm_put_tasks_back(slurm, capsys, monkeypatc
 
 
 def test_why_of_a_completed_job_is_as_before(slurm, capsys, monkeypatch):
-    monkeypatch.setattr("slurm_plugin.cli.commands.why.is_meant", lambda _: True)
+    monkeypatch.setattr("slurm_plugin.cli.commands.why.own_history_is_meant", lambda _: True)
     slurm.job(7, "COMPLETED", 12)
     assert main(["why", "7"]) == 0
     assert "again" not in capsys.readouterr().out
 
 
 def test_why_where_it_cannot_run_again_and_the_output_is_a_pipe(slurm, capsys, monkeypatch):
-    monkeypatch.setattr("slurm_plugin.cli.commands.why.is_meant", lambda _: True)
+    monkeypatch.setattr("slurm_plugin.cli.commands.why.own_history_is_meant", lambda _: True)
     os.mkfifo(slurm.work / "slurm-7.out")
     slurm.job(7, "OUT_OF_MEMORY", 12, SubmitLine="sbatch gone.sh", MaxRSS="1073000000")
     assert main(["why", "7"]) == 0

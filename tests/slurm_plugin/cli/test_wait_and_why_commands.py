@@ -138,7 +138,7 @@ def explained(monkeypatch):
             asked.append(ask)
             return explanation
 
-        monkeypatch.setattr(why, "is_meant", lambda _: False)
+        monkeypatch.setattr(why, "own_history_is_meant", lambda _: False)
         monkeypatch.setattr(why, "_waiting", lambda *_: [])
         monkeypatch.setattr(commands, "run", lambda *_, **__: SHOWN)
         monkeypatch.setattr(client, "exchange", exchange)

@@ -45,8 +45,7 @@ def slurm(monkeypatch, tmp_path):
     folder.mkdir()
     calls = tmp_path / "calls"
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    monkeypatch.setattr(why, "is_meant", lambda _: True)
-    monkeypatch.setattr(why.own_history, "is_meant", lambda _: True)
+    monkeypatch.setattr(why, "own_history_is_meant", lambda _: True)
     monkeypatch.setattr(client, "waits", unreachable)
     monkeypatch.setattr(slurm_questions, "PATIENCE_S", 1.0)
 

@@ -19,8 +19,8 @@ from slurm_plugin.evaluation.accuracy import Ratios
 from slurm_plugin.evaluation.effects import Deadlines, EffectEstimate, Gain, Promises
 from slurm_plugin.evaluation.outcomes import select
 from slurm_plugin.evaluation.report_data import collect, queue_estimates
-from slurm_plugin.protocol.advice_messages import WaitShares
 from slurm_plugin.protocol.status_messages import WaitAccuracy
+from slurm_plugin.protocol.wait_shares import WaitShares
 from slurm_plugin.reports import terminal
 from slurm_plugin.reports.sheets import find, sheets_of
 from tests.slurm_plugin.reports.rows import AT_S, decision, run, summarise

@@ -5,8 +5,8 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.protocol.advice_messages import WaitShares
 from slurm_plugin.protocol.status_messages import AT_ONCE_S, WaitTally, judge
+from slurm_plugin.protocol.wait_shares import WaitShares
 
 
 def test_starts_at_once_and_waits_are_judged_apart():

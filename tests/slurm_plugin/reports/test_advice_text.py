@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from sacct_ingest.runs.layout import Unit
-from slurm_plugin.protocol.advice_messages import Advice, LayoutRow, Row, WaitShares
+from slurm_plugin.protocol.advice_messages import Advice, LayoutRow, Row
+from slurm_plugin.protocol.wait_shares import WaitShares
 from slurm_plugin.reports import advice_text as text
 from slurm_plugin.reports.advice_text import for_command
 from slurm_plugin.text.formatting import short_clock

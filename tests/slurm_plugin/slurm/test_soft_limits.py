@@ -12,10 +12,12 @@ from sacct_ingest.errors import SlurmError
 from sacct_ingest.text.admin_comment import Note
 from sacct_ingest.text.admin_comment import build as note_text
 from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawReservation, RawState
+from slurm_plugin.slurm.limit_guard import LimitGuard
 from slurm_plugin.slurm.poller import ClusterPoller
+from slurm_plugin.slurm.queue_heads import QueueHeads
 from slurm_plugin.slurm.slurm_conf import may_update, read_settings
 from slurm_plugin.slurm.snapshot import build
-from slurm_plugin.slurm.soft_limits import LimitGuard, QueueHeads, soft_jobs, take_back
+from slurm_plugin.slurm.soft_limits import soft_jobs, take_back
 from tests.slurm_plugin.slurm.test_operator_updates import ids_of
 
 _NOTE = Note(

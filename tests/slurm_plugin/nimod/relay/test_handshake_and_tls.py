@@ -20,7 +20,7 @@ from slurm_plugin.nimod.relay.handshake import (
     Welcome,
     check_name,
 )
-from slurm_plugin.protocol.advice_messages import VERSION
+from slurm_plugin.protocol.version import VERSION
 from tests.certificates import Authority
 from tests.conftest import unavailable
 from tests.processes import LONGEST_WAIT_S, wait_until

@@ -21,9 +21,9 @@ from slurm_plugin.nimod.relay import relay as uplink
 from slurm_plugin.nimod.relay.gateway import Gateway
 from slurm_plugin.nimod.relay.handshake import Greeting
 from slurm_plugin.nimod.relay.relay import Relay
-from slurm_plugin.protocol.advice_messages import VERSION
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import Ask, Command
+from slurm_plugin.protocol.version import VERSION
 from slurm_plugin.service.accountant import Accountant, Kind, Resource
 from tests.cluster.host import missing_programs
 from tests.conftest import unavailable
