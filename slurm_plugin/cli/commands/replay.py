@@ -10,13 +10,12 @@ from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import NimoError
-from sacct_ingest.text.durations import duration_text
 from slurm_plugin.cli import command_context
 from slurm_plugin.cli.progress import ProgressReport, progress
 from slurm_plugin.config.setting_types import Bystanders
 from slurm_plugin.config.settings import Config
 from slurm_plugin.store_access import open_store
-from slurm_plugin.text.formatting import count, percent, printable
+from slurm_plugin.text.formatting import count
 from slurm_plugin.text.streams import json_text
 from slurm_plugin.text.terminal_size import terminal_width
 
@@ -29,15 +28,15 @@ if TYPE_CHECKING:
     from slurm_plugin.text.table_columns import Table
 
 _DAY_S = 86400.0
-_ROW = "{:10}  {:>5} {:>9} {:>10} {:>10} {:>10}  {}"
 
 
 def tables() -> "list[Table]":
     """Give what it prints, without rows."""
-    from slurm_plugin.reports.replay_text import setting_columns  # noqa: PLC0415 - heavy
+    from slurm_plugin.reports.limit_replay_text import limits_table  # noqa: PLC0415 - heavy
+    from slurm_plugin.reports.replay_text import setting_columns  # noqa: PLC0415
     from slurm_plugin.text.table_columns import Table  # noqa: PLC0415
 
-    return [Table(setting_columns(), [])]
+    return [Table(setting_columns(), []), limits_table([])]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         report = stack.enter_context(progress("replaying"))
         if args.limits:
-            _print_limits(_limits(args, config, report), as_json=args.json)
+            _print_limits(_limits(args, config, report), args)
         else:
             _print(_replay(args, config, report, stack), args)
     return 0
@@ -67,26 +66,16 @@ def _limits(args: argparse.Namespace, config: Config, report: ProgressReport) ->
     return LimitReplay(log=source, jobs=len(work), figures=figures, outlasted_share=share)
 
 
-def _print_limits(made: "LimitReplay", *, as_json: bool) -> None:
-    if as_json:
+def _print_limits(made: "LimitReplay", args: argparse.Namespace) -> None:
+    from slurm_plugin.reports import limit_replay_text  # noqa: PLC0415
+
+    if args.json:
         print(json_text(made))
-        return
-    print(f"{made.log}: {count(made.jobs, 'job')}; waits and slowdowns over the users' limits")
-    print(_ROW.format("method", "wait", "slowdown", "slower x2", "faster x2", "outlasted", "worse"))
-    for one in made.figures:
-        name = one.method if one.quantile is None else f"{one.method} {one.quantile:g}"
-        shares = map(percent, (one.twice_slower, one.twice_faster, one.extended))
-        users = f"{one.users_worse} of {count(one.users, 'user')}"
-        print(_ROW.format(name, f"{one.wait:.2f}", f"{one.slowdown:.2f}", *shares, users))
-    quantile = None if made.outlasted_share is None else round(1 - made.outlasted_share, 3)
-    chosen = next((f for f in made.figures if f.quantile == quantile), None)
-    if chosen is None:
-        print("Leave it: no quantile makes waits shorter by 3 %, and in neither half longer.")
-        return
-    print(f"Suggested: time_limit: {{soft: on, outlasted_share: {made.outlasted_share:g}}}")
-    if chosen.worst_user:
-        who = printable(chosen.worst_user)
-        print(f"The worst off is {who}: a mean wait longer by {duration_text(chosen.worst_s)}.")
+    elif args.parsable2:
+        command_context.print_table(limit_replay_text.limits_table(made.figures), args)
+    else:
+        options = command_context.table_options(args)
+        command_context.print_parts(limit_replay_text.render(made, options, width=terminal_width()))
 
 
 def _replay(

@@ -132,4 +132,11 @@ def test_limits_to_plan_with_are_suggested_where_they_make_waits_shorter(tmp_pat
     assert min(w["wait"] for (name, _), w in ways.items() if name == "nimo") < 0.97
     assert made["outlasted_share"] is not None
     assert main(argv) == 0
-    assert "Suggested: time_limit: {soft: on, outlasted_share: " in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Suggested: time_limit: {soft: on, outlasted_share: ")
+    title = next(number for number, line in enumerate(lines) if "slower x2" in line)
+    assert title == lines.index("") + 1
+    assert lines[title + 1].split()[:4] == ["user", "-", "1.00", "1.00"]
+    assert main([*argv, "-P", "-o", "method,quantile,wait,users_worse"]) == 0
+    rows = [line.split("|") for line in capsys.readouterr().out.splitlines()]
+    assert rows[:2] == [["planned by", "quantile", "wait", "worse off"], ["user", "", "1", "0"]]
