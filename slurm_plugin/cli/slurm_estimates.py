@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sacct_ingest.errors import JobRefused, SlurmError
 from sacct_ingest.scripts.job_script import parse_command_line
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice, Row
+from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.job_request import JobFields
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ _NO_WORD = re.compile(
     "Could not establish a config|Unable to contact|Connection|timed out|[Aa]uthentication|[Mm]unge"
     "|Zero Bytes|temporarily unable|Communication|missing socket"
 )
+#: What it says where no node fits, and also where those that do are drained.
+_NO_NODES = "Requested node configuration is not available"
+_NAMED = 5  #: nodes that are named, at most
+_SINFO_S = 2.0  #: that sinfo is waited for
 #: When Slurm would start the job of ``--test-only``.
 START = re.compile(r"Job \d+ to start at (\d+)\b")
 
@@ -200,9 +205,33 @@ def check(words: Sequence[str], script_text: str, how: "Advise | StartEstimates"
     try:
         run(submission.argv(), submission.text, environ=os.environ, timeout_s=how.timeout_s)
     except JobRefused as error:
-        raise JobRefused(f"Slurm would refuse this job: {error}", error.exit_status) from error
+        said = _without_nodes(submission) if _NO_NODES in str(error) else ""
+        opening = said or "Slurm would refuse this job"
+        raise JobRefused(f"{opening}: {error}", error.exit_status) from error
     except SlurmError:
         return  # Slurm is not here, or has no time: nothing speaks against the job
+
+
+def _without_nodes(submission: EstimateRequest) -> str:
+    """Say that nodes are out of service, for which a job might wait; empty: none are.
+
+    sbatch takes a job whose nodes are drained, but refuses to say when it would start.
+    """
+    partition = parse_command_line(["sbatch", *submission.options]).options.get("partition", "")
+    argv = ["sinfo", "-h", "-N", "-t", "down,drain,fail", "-o", "%N"]
+    argv += [f"--partition={partition}"] if partition else []
+    try:
+        names = sorted(set(commands.run(argv, timeout_s=_SINFO_S).split()))
+    except SlurmError:
+        return ""
+    if not names:
+        return ""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    listed = ", ".join(names[:_NAMED])
+    return (
+        f"Slurm has no node for this job now, where {listed}{more} are down or drained; sbatch may "
+        "take it, to wait for them"
+    )
 
 
 def add(

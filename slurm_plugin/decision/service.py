@@ -10,6 +10,8 @@ from functools import partial
 
 import msgspec
 
+from predictor.job_table import OTHER_LAYOUT
+from predictor.prediction_table import PredictionTable
 from sacct_ingest.records import DecisionRow
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, Proven
@@ -35,7 +37,7 @@ from slurm_plugin.decision.other_layouts import layout_rows
 from slurm_plugin.decision.places import Choice, is_own, is_unlike, jobs_in_places, side_by_side
 from slurm_plugin.decision.policy import Action, Decision, decide, opened_by_runs, remedies
 from slurm_plugin.decision.situation import PartitionContext, Situation
-from slurm_plugin.decision.sizes import gpu_options
+from slurm_plugin.decision.sizes import fewest_nodes, gpu_options
 from slurm_plugin.decision.soft_plans import SoftPlans
 from slurm_plugin.decision.submitted_job import may_leave
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice
@@ -273,7 +275,7 @@ class DecisionService:
             return not_told_apart(advice)
         try:
             with self._budget.counted():
-                case = self._contexts.build(job, now_s, private=private, guess=True)
+                case = self._on_enough_nodes(job, now_s, private=private)
                 rules = case.rules
                 if confidence:
                     deadline = msgspec.structs.replace(rules.deadline, confidence=confidence)
@@ -289,6 +291,19 @@ class DecisionService:
             error = "this takes too much processor time; name fewer partitions or features"
             return Advice(ok=False, error=error)
         return advice
+
+    def _on_enough_nodes(self, job: Job, now_s: float, *, private: bool) -> Situation:
+        """Situation of a job; of tasks that take several nodes, on the fewest that hold them.
+
+        Where runs of such tasks are laid out as this job would be on one node, it is that.
+        """
+        case = self._contexts.build(job, now_s, private=private, guess=True)
+        nodes = fewest_nodes(job, case.partition)
+        if not nodes or case.table is None or not _is_laid_out_otherwise(case.table):
+            return case
+        spread = msgspec.structs.replace(job, min_nodes=nodes, max_nodes=nodes)
+        other = self._contexts.build(spread, now_s, private=private, guess=True)
+        return case if other.table is None or _is_laid_out_otherwise(other.table) else other
 
     def _announced(self, job: Job, advice: Advice, now_s: float, *, private: bool) -> str:
         """Say what the submission of a job as it is would make of it, if it is something else."""
@@ -466,3 +481,8 @@ class DecisionService:
             return decided
         others = self._contexts.other_partitions(case) if case.request.unit is Unit.NODES else ()
         return msgspec.structs.replace(decided, remedies=remedies(case, others, decided))
+
+
+def _is_laid_out_otherwise(table: PredictionTable) -> bool:
+    """Whether the runs of a table had another layout than the job that found it."""
+    return any(problem.name == OTHER_LAYOUT for problem in table.problems)

@@ -82,6 +82,14 @@ def nodes_for(job: ResourceRequest, table: PredictionTable, size: int, partition
     return nodes_of(job) or table.layout.nodes or -(-size // _of_node(partition, table.unit))
 
 
+def fewest_nodes(job: ResourceRequest, rules: NodeRules | None) -> int:
+    """Fewest nodes that hold all tasks of a job that names no node count; 0: one does."""
+    if rules is None or job.min_nodes is not None or not job.num_tasks:
+        return 0
+    nodes = ceil(job.num_tasks * (job.cpus_per_task or 1) / rules.node_cpus)
+    return nodes if nodes > 1 else 0
+
+
 def _of_node(partition: Partition, unit: Unit) -> int:
     """CPUs or GPUs that a job can have of a node, at most."""
     if unit is Unit.CPUS or partition.pool is None:

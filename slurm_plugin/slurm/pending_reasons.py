@@ -42,6 +42,7 @@ class PendingReason:
 
 
 _MANY_HOURS = 100  #: node-hours that are written without decimals
+_NAMED = 5  #: nodes that are named, at most
 
 Sentence = Callable[[PendingJob, QueueFacts], str]
 
@@ -106,11 +107,25 @@ def _resources(job: PendingJob, facts: QueueFacts) -> str:
     if facts.closing is not None and facts.idle >= job.nodes:
         return before_reservation(job, facts.closing)
     said = f"it is the next for {_nodes(job)} in {_where(job)}"
+    if facts.seen and facts.out_of_use and facts.nodes < job.nodes:
+        return _out_of_use(job, facts)
     if not facts.seen or not facts.nodes:
         return said
     if facts.ahead:
         said = f"it asks for {_nodes(job)} in {_where(job)} behind {count(facts.ahead, 'job')}"
     return f"{said}; {facts.idle} of {facts.nodes} nodes are idle"
+
+
+def _out_of_use(job: PendingJob, facts: QueueFacts) -> str:
+    named = ", ".join(facts.out_of_use[:_NAMED])
+    more = len(facts.out_of_use) - _NAMED
+    others = f" and {more} more" if more > 0 else ""
+    are = "is" if len(facts.out_of_use) == 1 else "are"
+    rest = f"{facts.nodes} of its nodes" if facts.nodes else "none of its nodes"
+    return (
+        f"it asks for {_nodes(job)}, and {_where(job)} has {rest} in service: "
+        f"{named}{others} {are} down or drained"
+    )
 
 
 def _not_available(job: PendingJob, facts: QueueFacts) -> str:

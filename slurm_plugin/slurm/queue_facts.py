@@ -29,6 +29,7 @@ class QueueFacts:
     #: by partitions and types of devices, as ``gpu:a100``: how many each node has that has any
     device_types: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     unusable: tuple[str, ...] = ()  #: nodes that it names and that are down or drained
+    out_of_use: tuple[str, ...] = ()  #: nodes of its partitions that are
     partitions: Mapping[str, RawPartition] = field(default_factory=dict)
     closing: RawReservation | None = None  #: the next that its limit reaches into
     reserved: RawReservation | None = None  #: that it asks for
@@ -72,6 +73,7 @@ def facts_of(raw: RawState, job: PendingJob, *, now_s: float, private: bool = Fa
         nodes=len(usable),
         device_types=_device_types(raw) if job.device_types else {},
         unusable=tuple(sorted(unusable)),
+        out_of_use=tuple(one.name for one in members if not one.state.isdisjoint(UNUSABLE)),
         partitions=partitions,
         closing=min(closing, key=lambda one: one.start_s, default=None),
         reserved=next((one for one in raw.reservations if one.name == job.reservation), None),

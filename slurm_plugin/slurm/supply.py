@@ -1,6 +1,8 @@
 """What a partition has for jobs of one shape, over time: of nodes, CPUs or GPUs.  Pure."""
 
+from dataclasses import replace as replaced
 from math import ceil, inf
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -9,6 +11,9 @@ from predictor.waits.estimate import WaitEstimate, certain
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.slurm.node_pool import NodeAvailability
 from slurm_plugin.slurm.outlook import Outlook
+
+#: So that a third of a node fits into it three times.
+_EXACT: Final = 1e-9
 
 
 class Supply(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,8 +40,15 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def room(self) -> NodeAvailability | None:
-        """What is free for several jobs at once, over time; None: unknown."""
-        return self.free if self.unit is Unit.NODES else self.free_in_all
+        """What is free for several jobs at once, over time; None: unknown.
+
+        Of nodes, each as often as such a job fits into it: also of those that are used in part,
+        where fewer fit.
+        """
+        if self.unit is not Unit.NODES:
+            return self.free_in_all
+        each = max(int(1 / self.part + _EXACT), 1)
+        return replaced(self.free, free=tuple(nodes * each for nodes in self.free.free))
 
     def wait(self, size: int, limit_s: float, *, now_s: float, begin_s: float) -> WaitEstimate:
         """Estimate how long a job waits from now on.

@@ -65,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
     for job_id, task in missing:
         name = f"{job_id}" if task < 0 else f"{job_id}_{task}"
         print(f"nimo wait: job {name} is not waiting, or you may not see it", file=sys.stderr)
+    if missing:
+        print("A job that was just submitted is seen some seconds later.", file=sys.stderr)
     return NOT_WAITING if missing else 0
 
 

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from sacct_ingest.errors import JobRefused, SlurmError
+from slurm_plugin.cli import slurm_estimates
 from slurm_plugin.cli.slurm_estimates import (
     EstimateRequest,
     StartEstimateCache,
@@ -54,6 +55,34 @@ def test_ours_come_after_the_users_options_and_before_the_script():
         *("sbatch", "-t", "10", "--test-only", "--nodes=4", f"--comment={ESTIMATE_COMMENT}"),
         *("job.sh", "-N", "9"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("drained", "opening"),
+    [
+        ("n7\nn7\nn8\n", "Slurm has no node for this job now, where n7, n8 are down or drained;"),
+        ("", "Slurm would refuse this job: allocation failure: Requested node"),
+    ],
+)
+def test_a_job_that_would_wait_for_drained_nodes_is_not_called_refused(
+    monkeypatch, drained, opening
+):
+    asked = []
+
+    def refuse(*_, **__):
+        raise JobRefused(
+            "allocation failure: Requested node configuration is not available", exit_status=1
+        )
+
+    def nodes(argv, **_):
+        asked.append(argv)
+        return drained
+
+    monkeypatch.setattr(slurm_estimates, "run", refuse)
+    monkeypatch.setattr(slurm_estimates.commands, "run", nodes)
+    with pytest.raises(JobRefused, match=opening):
+        slurm_estimates.check(["-p", "gpu", "job.sh"], "", Advise())
+    assert "--partition=gpu" in asked[0]
 
 
 def test_each_count_is_asked_once_a_minute(tmp_path):

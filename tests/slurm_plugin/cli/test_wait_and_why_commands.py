@@ -63,7 +63,8 @@ def test_tasks_of_an_array_are_asked_for_one_by_one(asked, capsys):
 def test_a_task_that_has_started_is_missing_though_its_array_waits(asked, capsys):
     assert main(["wait", "4712_7", "4712_11"]) == 3
     assert capsys.readouterr().err.splitlines() == [
-        "nimo wait: job 4712_11 is not waiting, or you may not see it"
+        "nimo wait: job 4712_11 is not waiting, or you may not see it",
+        "A job that was just submitted is seen some seconds later.",
     ]
 
 

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from sacct_ingest.runs.layout import Unit
 from slurm_plugin.decision.array_end import array_text
 from slurm_plugin.slurm.node_pool import profile
+from slurm_plugin.slurm.supply import Supply
 from tests.slurm_plugin.decision.test_sizes import FREE, TASKS, advice, look, one_node, sized
 from tests.slurm_plugin.made import NOW
 
@@ -31,6 +33,22 @@ HOUR = 3600.0
 )
 def test_the_end_of_an_array(array, supply, said):
     assert array_text(array, 2, HOUR, supply, begin_s=NOW) == said
+
+
+@pytest.mark.parametrize(("part", "hours"), [(1.0, 4), (0.5, 2), (0.25, 1), (1 / 3, 2)])
+def test_tasks_that_take_a_part_of_a_node_run_beside_each_other(part, hours):
+    free = profile([(NOW, 4)])
+    supply = Supply(
+        partition="batch",
+        unit=Unit.NODES,
+        total=4,
+        part=part,
+        most=4,
+        free=free,
+        free_by_limits=free,
+    )
+    said = array_text("0-15", 1, HOUR, supply.room, begin_s=NOW)
+    assert said == f"All 16 tasks end in about {hours} h."
 
 
 def hours_of(text):

@@ -52,6 +52,16 @@ def test_tasks_without_a_node_count_may_need_several_nodes():
     assert sizes(reported) == [8, 16, 32, 64]  # of four nodes with sixteen CPUs each
 
 
+def test_tasks_without_a_node_count_are_laid_out_as_runs_on_full_nodes():
+    full = Layout(16, 16)  # of four nodes with sixteen CPUs each
+    made = table(layout=full, asked=2)
+    reported = advice(requested("-n 32"), tables=[made])
+    assert not any("layout" in one or "this job has" in one for one in reported.problems)
+    assert reported.asked == 2
+    assert reported.directive == "#SBATCH --nodes=2"
+    assert advice(requested("-n 4"), tables=[made]).asked != 2
+
+
 @pytest.mark.parametrize("cpus", [0, 1])
 def test_a_job_that_names_nothing_has_other_tasks_where_its_runs_had(cpus):
     made = sized(Layout(cpus=cpus, each=Each.ANY), nodes=[1, 8, 32], observed=[1, 8, 32])

@@ -119,6 +119,14 @@ def test_the_job_s_own_numbers_are_in_the_sentence(reason, fields, ends, words):
     assert found.ends is ends
 
 
+def test_where_all_nodes_are_out_of_service_these_are_named():
+    facts = QueueFacts(now_s=NOW, nodes=0, out_of_use=("n7", "n8"))
+    assert explain_reason(replace(JOB, reason="Resources"), facts).sentence == (
+        "it asks for 4 nodes, and batch has none of its nodes in service: n7, n8 are down or "
+        "drained"
+    )
+
+
 def waiting(job_id, priority, **fields):
     given = {"state": "PENDING", "partitions": ("batch",), "nodes": 2, "limit_s": 7200.0}
     given |= {"reason": "Priority", "user": "bob", "submit_s": NOW}
