@@ -157,8 +157,15 @@ def places_table(advice: Advice, *, now_s: float) -> cols.Table:
             return None
         return now_s + row.wait_s + (row.time_s or 0.0)
 
+    def interval_s(row: PartitionRow) -> tuple[float | None, ...]:
+        return tuple(end and now_s + end for end in (row.end_low_s, row.end_high_s))
+
     def ending(row: PartitionRow) -> str:
-        low_s, high_s = (end and now_s + end for end in (row.end_low_s, row.end_high_s))
+        low_s, high_s = interval_s(row)
+        return fmt.clock_between(now_s, ends(row), low_s, high_s)
+
+    def between(row: PartitionRow) -> str:
+        low_s, high_s = interval_s(row)
         return cols.between(low_s, high_s, fmt.short_clock)
 
     def there(name: str, worth: int) -> int:
@@ -167,7 +174,8 @@ def places_table(advice: Advice, *, now_s: float) -> cols.Table:
 
     hours = f"{advice.unit.word}-hours"
     cost = fmt.printable(advice.currency) or "cost"
-    typed, spread = there("node_type", 7), there("end_high_s", 5)
+    typed = there("node_type", 4)
+    title = f"ends ({WAITS})" if there("end_high_s", 1) else "ends"
     clusters = {row.cluster for row in advice.partitions}
     columns = [
         _MARKED,
@@ -180,17 +188,17 @@ def places_table(advice: Advice, *, now_s: float) -> cols.Table:
         cols.Column("own", "", as_text=_if("asked"), left=True, worth=1),
         cols.Column("nodes", advice.unit.plural),
         cols.Column("time_s", "run time", as_text=cols.SECONDS),
-        *_interval(advice, 4),
-        cols.Column("wait_s", "wait", as_text=cols.SECONDS),
-        cols.Column("end_at_s", "ends", ends, cols.MOMENT, worth=9),
-        cols.Column("end_interval", f"{WAITS} end", ending, worth=spread, derived=True),
+        *_interval(advice, 2),
+        cols.Column("wait_s", "wait", as_text=cols.SECONDS, worth=5),
+        cols.Column("end_at_s", title, ends, cols.MOMENT, show=ending),
+        cols.Column("end_interval", f"{WAITS} end", between, worth=cols.ON_REQUEST, derived=True),
         _seconds("end_low_s", "ends in at least"),
         _seconds("end_high_s", "ends in at most"),
         cols.Column("node_hours", hours, as_text=cols.AMOUNT, worth=3),
-        cols.Column("cost", cost, as_text=cols.AMOUNT, worth=there("cost", 5)),
-        cols.Column("kwh", "kWh", as_text=cols.AMOUNT, worth=there("kwh", 4)),
+        cols.Column("cost", cost, as_text=cols.AMOUNT, worth=there("cost", 7)),
+        cols.Column("kwh", "kWh", as_text=cols.AMOUNT, worth=there("kwh", 6)),
         cols.Column("runs", "runs there", worth=3),
-        cols.Column("verdict", "verdict", left=True, worth=6),
+        cols.Column("verdict", "verdict", left=True, worth=7),
         cols.text_column("node_type", "node type", worth=typed),
     ]
     return cols.Table(columns, advice.partitions)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from unicodedata import combining, east_asian_width
 
 #: How an application was recognised, in words.
@@ -30,6 +30,26 @@ def short_clock(epoch_s: float | None) -> str:
     if epoch_s is None:
         return "-"
     return datetime.fromtimestamp(epoch_s).astimezone().strftime("%m-%d %H:%M")
+
+
+def clock_between(
+    now_s: float, moment_s: float | None, low_s: float | None, high_s: float | None
+) -> str:
+    """Write a moment with its interval, ``14:20 (14:12 to 14:51)``; ``-`` where it is not known.
+
+    Dates are written where they change: of another day than ``now_s`` or the moment before.
+    """
+    if moment_s is None:
+        return "-"
+    moments_s = [moment_s]
+    if low_s is not None and high_s is not None:
+        moments_s += [low_s, high_s]
+    dates = [short_clock(one_s).split() for one_s in (now_s, *moments_s)]
+    words = [
+        clock if date == before else f"{date} {clock}"
+        for (before, _), (date, clock) in pairwise(dates)
+    ]
+    return f"{words[0]} ({words[1]} to {words[2]})" if len(words) > 1 else words[0]
 
 
 def percent(share: float | None, digits: int = 0) -> str:

@@ -1,9 +1,10 @@
+import time
 from dataclasses import replace
 
 import pytest
 
 from sacct_ingest.runs.layout import Unit
-from slurm_plugin.protocol.advice_messages import Advice, LayoutRow, Row
+from slurm_plugin.protocol.advice_messages import Advice, LayoutRow, PartitionRow, Row
 from slurm_plugin.protocol.wait_shares import WaitShares
 from slurm_plugin.reports import advice_text as text
 from slurm_plugin.reports.advice_text import for_command
@@ -387,3 +388,55 @@ def test_what_sbatch_will_do_instead_is_always_said():
     shown = "\n".join(text.render(advice, now_s=0.0))
     for said in (advice.submit_text, *words.values()):
         assert said in shown
+
+
+def place(name, **fields):
+    usual = {
+        "nodes": 16, "time_s": 3720.0, "low_s": 3300.0, "high_s": 4100.0, "wait_s": 540.0,
+        "end_low_s": 3900.0, "end_high_s": 6200.0, "node_hours": 16.5, "cost": 33.1, "kwh": 7.2,
+        "verdict": "reliable", "runs": 12,
+    }  # fmt: skip
+    return PartitionRow(partition=name, **{**usual, **fields})
+
+
+PLACES = """\
+
+   partition  nodes  run time             ends (90 %)   EUR  kWh  verdict
+   batch         16       1 h  09:26 (09:20 to 09:58)  33.1  7.2  reliable
+◆  gpu           16       1 h  09:26 (09:20 to 10:10)  33.1  7.2  reliable
+   oldest        16       1 h                   09:37  33.1  7.2  doubtful
+   closed         -         -                       -     -    -  not measured
+
+wrf, 3 runs."""
+OF_TYPES = """\
+
+   partition  GPUs  nodes  run time                   ends (90 %)  verdict
+   batch               16       1 h        09:26 (09:20 to 09:58)  reliable
+◆  gpu        A100     16       1 h  09:26 (09:20 to 12-01 09:15)  reliable
+
+wrf, 3 runs."""
+
+
+@pytest.fixture
+def in_utc(monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_utc")
+def test_places_show_the_interval_of_their_ends_in_eighty_columns():
+    now_s = 1796026500.0  # 11-30 08:15
+    rows = [
+        place("batch", own=True),
+        place("gpu", recommended=True, end_high_s=6900.0),
+        place("oldest", wait_s=1200.0, end_low_s=None, verdict="doubtful"),
+        PartitionRow(partition="closed", verdict="not measured"),
+    ]
+    advice = Advice(application="wrf", runs=3, currency="EUR", partitions=rows)
+    assert advised(advice, now_s=now_s, width=80) == PLACES
+    rows[1].gpu_type, rows[1].end_high_s = "A100", 90_000.0
+    advice.partitions = rows[:2]
+    assert advised(advice, now_s=now_s, width=80) == OF_TYPES
