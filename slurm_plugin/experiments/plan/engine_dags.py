@@ -2,18 +2,25 @@
 
 import csv
 import re
+import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sacct_ingest.errors import ConfigError
 from slurm_plugin.experiments.plan.foreign import ForeignTask, ForeignWorkflow
 
-_RULE = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):$", re.MULTILINE)
-#: What ends the text of a job in a dry run.
+#: Jobs of a group are further to the right.
+_RULE = re.compile(r"^ *(?:local)?(?:rule|checkpoint) (\w+):$", re.MULTILINE)
+#: What ends the text of a job in a dry run: the next one with its time, or what is said of it.
 _NEXT = re.compile(
-    r"\n\s*\n(?=\[|(?:local)?(?:rule|checkpoint) \w+:$)|\n(?=Job stats:)|\s*\Z", re.MULTILINE
+    r"\n\s*\n(?= *(?:local)?(?:rule|checkpoint) \w+:$)|\n(?= *\[\w{3} \w{3} +\d+ [\d:]+ \d+\])"
+    r"|\n(?=Job stats:|Would remove |DAG of jobs will be updated)|\s*\Z",
+    re.MULTILINE,
 )
-_KEY = re.compile(r"^    ([a-z-]+): (.*)$", re.MULTILINE)
+_KEY = re.compile(r"^ +([a-z-]+): (.*)$", re.MULTILINE)
+#: The table of how many jobs each rule has.
+_STATS = re.compile(r"^Job stats:\n.*\n[- ]+\n((?:\w+ +\d+.*\n)+)", re.MULTILINE)
 _SHELL = "Shell command: "
 _NODE = re.compile(r'^\s*"?(\w+)"?\s*\[(.*)\];?\s*$')
 _EDGE = re.compile(r'^\s*"?(\w+)"?\s*->\s*"?(\w+)"?')
@@ -37,32 +44,54 @@ def is_dry_run(text: str) -> bool:
 def dry_run(text: str, *, name: str) -> ForeignWorkflow:
     """Read what ``snakemake --dry-run --printshellcmds`` prints.
 
-    Raises ConfigError: it has no job that writes a file.
+    Raises ConfigError: it has no job that writes a file, or does not say of one what it writes.
     """
+    _check_whole(text, name)
     tasks: list[ForeignTask] = []
+    wanted: set[str] = set()
     for match in _RULE.finditer(text):
         body = text[match.end() : _end(text, match.end())]
         keys = dict(_KEY.findall(body.partition(f"\n{_SHELL}")[0]))
         writes = _files(keys.get("output", ""))
-        if not writes:
-            continue  # as ``all``: it only asks for files
+        if not writes:  # as ``all``: it only asks for files
+            wanted.update(_files(keys.get("input", "")))
+            continue
         command = body.partition(f"\n{_SHELL}")[2].strip()
         tasks.append(
             ForeignTask(
                 name=f"{match[1]}-{keys.get('jobid', len(tasks))}",
                 group=match[1],
-                command="" if command == "None" else command,
+                command="" if command == "None" else _with_folders(keys.get("log", ""), command),
                 reads=_files(keys.get("input", "")),
                 writes=writes,
                 cores=int(keys.get("threads", "1")),
                 memory_bytes=_memory_bytes(keys.get("resources", "")),
+                limit_min=_runtime_min(keys.get("resources", "")),
                 application=f"{SNAKEMAKE}:{match[1]}",
             )
         )
     if not tasks:
         raise ConfigError(f"{name}: no job of the dry run writes a file")
     # A dry run lists jobs in any order; sizes are passed on from task to task.
-    return ForeignWorkflow(SNAKEMAKE, tuple(_in_order(tasks)))
+    return ForeignWorkflow(SNAKEMAKE, tuple(_in_order(tasks)), wanted=frozenset(wanted))
+
+
+def _check_whole(text: str, name: str) -> None:
+    """Refuse a dry run that does not show all of its jobs."""
+    stats = _STATS.search(text)
+    shown = Counter(_RULE.findall(text))
+    for rule, number in re.findall(r"^(\w+) +(\d+)", stats[1] if stats else "", re.MULTILINE):
+        if rule != "total" and shown[rule] < int(number):
+            raise ConfigError(
+                f"{name}: the files of {int(number) - shown[rule]} of {number} jobs of rule {rule} "
+                "are not shown, as where a rule has a message: plan 'snakemake --dag' instead"
+            )
+
+
+def _with_folders(logs: str, command: str) -> str:
+    """Make the folders of a job's logs first, which are below where the plan is submitted."""
+    folders = sorted({folder for log in _files(logs) if (folder := log.rpartition("/")[0])})
+    return f"mkdir -p -- {shlex.join(folders)}\n{command}" if folders else command
 
 
 def dag(text: str, trace: str = "", *, name: str) -> ForeignWorkflow:
@@ -217,6 +246,11 @@ def _files(text: str) -> tuple[str, ...]:
 def _memory_bytes(resources: str) -> float:
     found = re.search(r"\bmem_mb=(\d+)", resources)
     return float(found[1]) * 1e6 if found else 0.0
+
+
+def _runtime_min(resources: str) -> int:
+    found = re.search(r"\bruntime=(\d+)", resources)
+    return int(found[1]) if found else 0
 
 
 def _in_order(tasks: list[ForeignTask]) -> list[ForeignTask]:

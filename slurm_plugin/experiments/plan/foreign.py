@@ -33,16 +33,18 @@ class ForeignTask:
     run_time_s: float | None = None  #: None: that of its application
     cores: int = 1
     memory_bytes: float = 0
+    limit_min: int = 0  #: the longest that it may take, as its author says; 0: not said
     application: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignWorkflow:
-    """Tasks and the sizes of files."""
+    """Tasks, the sizes of files, and which files are wanted besides those that no task reads."""
 
     name: str
     tasks: tuple[ForeignTask, ...]
     sizes: Mapping[str, float] = field(default_factory=dict)  #: in bytes, as far as they are known
+    wanted: frozenset[str] = frozenset()
 
 
 class SiteText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -51,6 +53,7 @@ class SiteText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     storages: dict[str, Any]
     places: dict[str, Any]
     links: list[Any] = []
+    run_times: dict[str, float | str] = {}  #: of tasks, by rule, process or program
     data: str = ""  #: storage where files lie at first and in the end; empty: the first one
     deadline: str = ""
 
@@ -79,8 +82,12 @@ def with_site(flow: ForeignWorkflow, site: str, *, name: str) -> str:
         files[names[file]] = {"path": str(below), "size": f"{size:.0f}"}
         if file not in written:
             files[names[file]]["at"] = data
-        elif file not in read:
+        elif file not in read or file in flow.wanted:
             files[names[file]]["deliver"] = data
+    groups = {task.group for task in flow.tasks}
+    if unknown := [group for group in given.run_times if group not in groups]:
+        among = ", ".join(sorted(groups))
+        raise ConfigError(f"{name}: run_times: {unknown[0]!r} is not among the tasks: {among}")
     tasks = _names(task.name for task in flow.tasks)
     document = {
         "name": re.sub(r"[^\w-]", "-", flow.name) or "workflow",
@@ -89,12 +96,20 @@ def with_site(flow: ForeignWorkflow, site: str, *, name: str) -> str:
         "links": given.links,
         "deadline": given.deadline,
         "files": files,
-        "tasks": {tasks[task.name]: _entry(task, tasks, names) for task in flow.tasks},
+        "tasks": {
+            tasks[task.name]: _entry(task, tasks, names, given.run_times.get(task.group))
+            for task in flow.tasks
+        },
     }
     return msgspec.json.format(msgspec.json.encode(document)).decode()  # JSON is YAML
 
 
-def _entry(task: ForeignTask, tasks: Mapping[str, str], files: Mapping[str, str]) -> dict[str, Any]:
+def _entry(
+    task: ForeignTask,
+    tasks: Mapping[str, str],
+    files: Mapping[str, str],
+    run_time: float | str | None,
+) -> dict[str, Any]:
     paths = {*task.reads, *task.writes}
     made: dict[str, Any] = {
         "command": _placed(task.command, {file: files[file] for file in paths}),
@@ -104,11 +119,13 @@ def _entry(task: ForeignTask, tasks: Mapping[str, str], files: Mapping[str, str]
         "nodes": 1,
         "application": task.application or task.group,
     }
-    if task.run_time_s is not None:
-        made["run_time"] = task.run_time_s
+    if run_time is not None or task.run_time_s is not None:
+        made["run_time"] = task.run_time_s if run_time is None else run_time
     options = [f"--cpus-per-task={task.cores}"] if task.cores > 1 else []
     if task.memory_bytes:
         options.append(f"--mem={max(1, round(task.memory_bytes / _MIB))}M")
+    if task.limit_min:
+        options.append(f"--time={task.limit_min}")
     return made | ({"sbatch": options} if options else {})
 
 

@@ -17,6 +17,8 @@ from slurm_plugin.experiments.plan.schedule import PlanningProblem, PlanSchedule
 _TRIES = 6
 #: Plans that differ by less of their time end together: then node-hours count.
 _TOGETHER = 0.01
+#: Node-hours that differ by less of theirs are the same: two digits are shown.
+_SAME = 0.005
 #: Effort for each plan but the first: many of them are shown beside each other.
 _LESS = plan_search.EFFORT // 5
 _UNSURE = "not surely in time, at the least node-hours"
@@ -194,16 +196,18 @@ def drawback(plan: Plan, first: Plan, deadline_s: float | None) -> str:
         return f"in time in {plan.chance or 0:.0%} of the cases only{_because(plan, first)}"
     slower_s = plan.end_s - first.end_s
     dearer = plan.node_hours - first.node_hours
+    if abs(dearer) < _SAME * first.node_hours:
+        dearer = 0.0
     parts = []
     if slower_s >= 1 and (deadline_s is None or first.high_s > deadline_s):
         parts.append(f"ends {duration_text(slower_s)} later{_because(plan, first)}")
-    if dearer > 1e-9:
+    if dearer > 0:
         parts.append(f"takes {dearer:.2g} node-hours more")
     if parts:
         return "; ".join(parts)
     later_s = max(slower_s, plan.high_s - first.high_s)
     later = f"may end {duration_text(later_s)} later" if later_s > 0 else "no later"
-    hours = f"{-dearer:.2g} node-hours less" if dearer < -1e-9 else "the same node-hours"
+    hours = f"{-dearer:.2g} node-hours less" if dearer < 0 else "the same node-hours"
     return f"{later}, for {hours}"
 
 

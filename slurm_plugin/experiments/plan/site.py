@@ -65,7 +65,10 @@ _DISK = {
 }
 #: Name of a node, and when its last job ended, in a line of ``scontrol show nodes``.
 _LAST_BUSY = re.compile(r"^NodeName=(\S+).* LastBusyTime=(\S+)", re.MULTILINE)
-_OR_GIVE = "or give its run_time, samples, or a --time in sbatch within which it is guessed"
+_OR_GIVE = (
+    "or give its run_time (run_times in the file of --site), samples, or a --time in sbatch within "
+    "which it is guessed"
+)
 #: An older probe says nothing about now.
 _PRESENT_S = 3600.0
 

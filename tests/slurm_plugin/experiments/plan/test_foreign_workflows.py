@@ -109,6 +109,41 @@ def test_files_that_are_not_there_yet_are_as_large_as_what_their_task_reads(site
     assert sizes["out-merged-txt"] == sizes["out-count-txt"] == 2000
 
 
+def test_a_dry_run_with_groups_checkpoints_and_temporary_files(site):
+    """What is said after a command is not part of it; what a rule without output asks for comes."""
+    flow = read("snakemake-9-groups.txt", site)
+    assert flow.tasks["one-2"].command == (
+        "mkdir -p -- logs\ncp {in-a-txt} {out-a-txt} 2> logs/one.log; mkdir {out-dir}"
+    )
+    assert flow.tasks["one-2"].options == ("--time=90",)
+    assert flow.before["two-1"] == ("one-2",)
+    # All of it is wanted: the first file, although a task reads it, too.
+    delivered = {name for name, file in flow.files.items() if file.deliver}
+    assert delivered == {"out-a-txt", "out-b-txt", "out-d-txt", "out-dir"}
+    assert flow.tasks["three-4"].command == "cp {out-a-txt} {out-c-txt}"
+
+
+def test_a_dry_run_that_hides_a_job_is_refused(site):
+    """Of a rule with a message Snakemake prints that in place of its files."""
+    file = site.parent / "dry.txt"
+    text = (DATA / "snakemake-9.txt").read_text()
+    hidden = re.sub(r"rule merge:\n(?:    .*\n)+", "Job 1: now they are merged\n", text)
+    assert hidden != text
+    file.write_text(hidden)
+    with pytest.raises(ConfigError, match="the files of 1 of 1 jobs of rule merge are not shown"):
+        text_of(file, site)
+
+
+def test_a_site_says_run_times_by_rule(site):
+    site.write_text(SITE + "run_times: {sort: 2min, report: 60}\n")
+    flow = read("snakemake-9.txt", site)
+    times = {name: dict(task.run_times_s) for name, task in flow.tasks.items()}
+    assert times == {"sort-2": {1: 120}, "sort-3": {1: 120}, "report-4": {1: 60}, "merge-1": {}}
+    site.write_text(SITE + "run_times: {sorts: 2min}\n")
+    with pytest.raises(ConfigError, match="'sorts' is not among the tasks: merge, report, sort"):
+        read("snakemake-9.txt", site)
+
+
 def test_a_dag_of_snakemake_has_its_jobs_and_their_order(site):
     flow = read("snakemake-9.dot", site)
     assert sorted(one.partition("-")[0] for one in flow.tasks) == [
