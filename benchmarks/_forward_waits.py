@@ -14,14 +14,8 @@ from zlib import crc32
 from predictor.types import Prediction
 from predictor.waits.backtest import PastJob, PastRunTimes
 from predictor.waits.easy import Engine
-from predictor.waits.estimate import (
-    WaitClass,
-    WaitError,
-    WaitEstimate,
-    WaitRecord,
-    class_of,
-    error_of,
-)
+from predictor.waits.error_record import WaitClass, WaitError, WaitRecord, class_of, error_of
+from predictor.waits.estimate import WaitEstimate
 from predictor.waits.simulation import QueuedJob, QueueState, run_forward
 from slurm_plugin.replay.workload import Workload
 

@@ -29,7 +29,8 @@ from typing import NamedTuple
 import numpy as np
 
 from predictor.checks import need_finite
-from predictor.waits.estimate import SHARES, WaitClass, class_of
+from predictor.waits.error_record import WaitClass, class_of
+from predictor.waits.estimate import SHARES
 from predictor.waits.features import QueueLoad, Submitter
 from predictor.waits.simulation import QueuedJob, QueueState, run_forward
 from predictor.waits.workload import FairShares, RecentUse

@@ -23,7 +23,8 @@ import numpy.typing as npt
 
 from predictor.waits import workload
 from predictor.waits.backtest import PastWait, fair_shares, past_job, past_waits
-from predictor.waits.estimate import ALLOWANCE_S, SHARES, WaitError, WaitRecord, error_of, log_error
+from predictor.waits.error_record import WaitError, WaitRecord, error_of, log_error
+from predictor.waits.estimate import ALLOWANCE_S, SHARES
 from predictor.waits.features import COMMON, ESTIMATE, FAIR_SHARE, OF_ACCOUNT, columns_of
 from predictor.waits.regression import QueueWaitModel
 from sacct_ingest.errors import NimoError

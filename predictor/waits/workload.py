@@ -21,7 +21,7 @@ from typing import TypeVar
 import msgspec
 
 from predictor.checks import need_finite, need_positive
-from predictor.waits.estimate import WaitError
+from predictor.waits.error_record import WaitError
 
 _Kept = TypeVar("_Kept")
 #: As ``PriorityDecayHalfLife`` is, where slurm.conf has none.

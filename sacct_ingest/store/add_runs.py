@@ -17,14 +17,14 @@ from sacct_ingest.store.changes import mark_runs
 from sacct_ingest.store.decision_outcomes import JOINED, KEYS, copy_to_tasks
 from sacct_ingest.store.engine import parts, writing
 from sacct_ingest.store.insert_rows import insert_rows, rows_of
-from sacct_ingest.store.jobs import PIECE_COLUMNS, link_new, link_stored, write
 from sacct_ingest.store.packed_runs import ChosenRuns, Key, PackedRuns, joined
 from sacct_ingest.store.rows import Stored
+from sacct_ingest.store.runs_of_job import PIECE_COLUMNS, link_new, link_stored, write
 from sacct_ingest.store.schema import runs, steps
 
 #: Runs in one transaction: small enough to stop at, large enough to be fast.
 BATCH = 2000
-#: What `sacct_ingest.store.jobs` finds out, and what others saw, is no part of a row.
+#: What `sacct_ingest.store.runs_of_job` finds out, and what others saw, is no part of a row.
 _LATER = ("part_of", "pieces", "inputs", "script_bag")
 _COLUMNS = [c.name for c in runs.columns if c.name not in _LATER]
 

@@ -17,7 +17,7 @@ from sacct_ingest.runs.submission import RULES
 from sacct_ingest.store import counters
 from sacct_ingest.store.changes import mark_runs
 from sacct_ingest.store.engine import put, reading, writing
-from sacct_ingest.store.jobs import PIECE_COLUMNS, link_stored
+from sacct_ingest.store.runs_of_job import PIECE_COLUMNS, link_stored
 from sacct_ingest.store.schema import counters as counter_table
 from sacct_ingest.store.schema import runs, steps
 

@@ -18,9 +18,9 @@ from sacct_ingest.runs.submission import decode as decode_submission
 from sacct_ingest.store.add_runs import BATCH, add_packed
 from sacct_ingest.store.changes import key_columns
 from sacct_ingest.store.engine import StoreTable, any_of, parts
-from sacct_ingest.store.jobs import decode_pieces
 from sacct_ingest.store.packed_runs import pack_runs
 from sacct_ingest.store.rows import ArrayRow, DecisionSelection, RunRow, Stored
+from sacct_ingest.store.runs_of_job import decode_pieces
 from sacct_ingest.store.schema import contributions, decisions, runs, steps
 
 _Record = TypeVar("_Record", RunRow, DecisionRow)

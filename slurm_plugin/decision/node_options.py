@@ -24,7 +24,8 @@ from predictor.application.request import DRAWS, for_request, levels
 from predictor.job_table import of_all_limits
 from predictor.prediction_table import PredictionTable
 from predictor.types import Prediction
-from predictor.waits.estimate import ENOUGH, WaitEstimate
+from predictor.waits.error_record import ENOUGH
+from predictor.waits.estimate import WaitEstimate
 from slurm_plugin.config.setting_types import Bystanders, Objective, TimeUse
 from slurm_plugin.decision import allowed_counts as counting
 from slurm_plugin.decision.allowed_counts import EXACT

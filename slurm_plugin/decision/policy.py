@@ -15,7 +15,7 @@ from predictor.prediction_table import PredictionTable
 from predictor.stored_table import is_outdated
 from predictor.table import at, covers, verdict_at
 from predictor.types import Verdict
-from predictor.waits.estimate import ENOUGH
+from predictor.waits.error_record import ENOUGH
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.durations import slurm_time
 from slurm_plugin.config.setting_types import OnMissed, TimeUse

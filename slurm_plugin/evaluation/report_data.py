@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from predictor.stored_table import decode
-from predictor.waits.estimate import WaitError, log_error
+from predictor.waits.error_record import WaitError, log_error
 from predictor.waits.workload import QueuePast
 from predictor.waits.workload import decode as decode_waits
 from sacct_ingest.records import KeyLevel

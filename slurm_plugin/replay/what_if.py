@@ -21,7 +21,8 @@ from msgspec.structs import replace
 
 from predictor.table import at
 from predictor.waits.easy import Engine, JobShape, Order, ReplaySchedule
-from predictor.waits.estimate import ENOUGH, WaitEstimate
+from predictor.waits.error_record import ENOUGH
+from predictor.waits.estimate import WaitEstimate
 from predictor.waits.history import arrival_demand
 from predictor.waits.workload import ArrivalDemand
 from slurm_plugin.config import settings as config

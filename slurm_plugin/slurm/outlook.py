@@ -11,7 +11,8 @@ from typing import Protocol, Self
 
 import msgspec
 
-from predictor.waits.estimate import WaitClass, WaitEstimate, WaitGrid, WaitRecord, class_of
+from predictor.waits.error_record import WaitClass, WaitRecord, class_of
+from predictor.waits.estimate import WaitEstimate, WaitGrid
 from predictor.waits.workload import ArrivalDemand
 from slurm_plugin.slurm.node_pool import NodeShare
 

@@ -9,8 +9,9 @@ from sacct_ingest.text.durations import duration_text, slurm_time
 from sacct_ingest.text.hostlist import expand
 from slurm_plugin.slurm.cluster_state import RawJob, RawPartition, RawReservation, RawState
 from slurm_plugin.slurm.limit_reasons import BindingLimit
+from slurm_plugin.slurm.node_states import UNUSABLE
 from slurm_plugin.slurm.pending_job import PendingJob
-from slurm_plugin.slurm.startable import UNUSABLE, WAITS, waits_for_nodes
+from slurm_plugin.slurm.startable import WAITS, waits_for_nodes
 from slurm_plugin.text.formatting import clock, short_clock
 
 

@@ -21,8 +21,9 @@ from slurm_plugin.slurm import node_pool as pools
 from slurm_plugin.slurm.dependencies import JobTimes
 from slurm_plugin.slurm.expected_ends import expected_end_s, expected_run_time_s
 from slurm_plugin.slurm.limits import LimitTables
+from slurm_plugin.slurm.node_states import UNUSABLE
 from slurm_plugin.slurm.slurm_conf import SlurmConf
-from slurm_plugin.slurm.startable import UNUSABLE, WAITS, StartableJobs, share_of_each
+from slurm_plugin.slurm.startable import WAITS, StartableJobs, share_of_each
 
 DAY_S = 86400.0
 #: Nodes that are off, or on their way there or back.

@@ -15,14 +15,9 @@ from typing import NamedTuple
 from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawPartition, RawState
 from slurm_plugin.slurm.limits import LimitTables, Qos
 from slurm_plugin.slurm.node_pool import NodeGroup, NodeShare, could_hold
+from slurm_plugin.slurm.node_states import UNUSABLE
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 
-#: Nodes that start no job until somebody does something (sinfo(1), NODE STATE CODES).
-UNUSABLE = frozenset({
-    "DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "ERROR", "UNKNOWN", "FUTURE",
-    "INVAL", "INVALID_REG", "BLOCKED", "NOT_RESPONDING", "NO_RESPOND", "REBOOT", "REBOOT_ISSUED",
-    "REBOOT_REQUESTED",
-})  # fmt: skip
 #: Base states of jobs that wait, long and short.
 WAITS = frozenset({"PENDING", "PD"})
 #: Reasons of pending jobs that start once nodes are free and it is their turn (squeue(1), JOB

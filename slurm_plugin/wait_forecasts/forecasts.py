@@ -15,7 +15,7 @@ import msgspec
 
 from predictor.table import at, covers, verdict_at
 from predictor.types import Prediction, Verdict
-from predictor.waits import estimate
+from predictor.waits import error_record, estimate
 from predictor.waits.workload import LimitShares, PastRecord, QueuePast, decode, encode
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.text.admin_comment import parse
@@ -126,9 +126,9 @@ class WaitCorrections:
     """
 
     def __init__(self) -> None:
-        self.record = estimate.WaitRecord()
+        self.record = error_record.WaitRecord()
         self.past = QueuePast()
-        self._own: deque[estimate.WaitError] = deque(maxlen=estimate.MOST_ENTRIES)
+        self._own: deque[error_record.WaitError] = deque(maxlen=error_record.MOST_ENTRIES)
         self._noted = self._saved = 0
         self._saved_s = -inf
         self._regression: tuple[QueuePast, QueueWaitFit | None] = (self.past, None)
@@ -147,14 +147,14 @@ class WaitCorrections:
         if not payload:
             return
         try:
-            earlier = decode(payload, list[estimate.WaitError])
+            earlier = decode(payload, list[error_record.WaitError])
         except ValueError as error:
             _log.warning("%s; it begins anew", error)
             return
-        self._own = deque([*earlier, *self._own], maxlen=estimate.MOST_ENTRIES)
+        self._own = deque([*earlier, *self._own], maxlen=error_record.MOST_ENTRIES)
         self._renew()
 
-    def note(self, error: estimate.WaitError) -> None:
+    def note(self, error: error_record.WaitError) -> None:
         """Record by how much an estimate was off."""
         noted = msgspec.structs.replace(error, corrected=bool(self.past.waits.correction))
         self._own.append(noted)
@@ -195,7 +195,7 @@ class WaitCorrections:
         own = [one for one in list(self._own) if one.corrected == corrected]
         first_s = own[0].at_s if own else inf
         earlier = (one for one in self.past.waits.errors if one.at_s < first_s)
-        self.record = estimate.WaitRecord([*earlier, *own])
+        self.record = error_record.WaitRecord([*earlier, *own])
 
 
 #: An outlook may take so much of one core, and is never older than so many seconds.

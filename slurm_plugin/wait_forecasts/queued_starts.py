@@ -10,7 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from predictor.types import Prediction
-from predictor.waits.estimate import WaitClass, WaitError, WaitEstimate, WaitRecord, error_of
+from predictor.waits.error_record import WaitClass, WaitError, WaitRecord, error_of
+from predictor.waits.estimate import WaitEstimate
 from sacct_ingest.text.hostlist import place_of_index
 from slurm_plugin.protocol.request_messages import Selection
 from slurm_plugin.protocol.status_messages import WaitRow

@@ -19,9 +19,10 @@ from predictor.waits.workload import ArrivalDemand, PastArrivals
 from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawState
 from slurm_plugin.slurm.limits import LimitTables
 from slurm_plugin.slurm.node_pool import NodeGroup, NodeShare, could_hold
+from slurm_plugin.slurm.node_states import UNUSABLE
 from slurm_plugin.slurm.outlook import NodeUnits
 from slurm_plugin.slurm.slurm_conf import SlurmConf
-from slurm_plugin.slurm.startable import UNUSABLE, WAITS, StartableJobs, empty_node
+from slurm_plugin.slurm.startable import WAITS, StartableJobs, empty_node
 
 #: What is predicted of a job's run time: log quantiles, and a number for its application.
 RunTimes = Callable[[RawJob], tuple[tuple[float, ...], int]]

@@ -48,7 +48,8 @@ from predictor.tables.run_facts import change_of
 from predictor.tables.settings import TableSettings
 from predictor.waits.backtest import PastJob, past_waits, walk
 from predictor.waits.easy import Engine, JobShape, ReplaySchedule
-from predictor.waits.estimate import WaitClass, WaitEstimate, WaitRecord, class_of
+from predictor.waits.error_record import WaitClass, WaitRecord, class_of
+from predictor.waits.estimate import WaitEstimate
 from predictor.waits.regression import Ensemble, QueueWaitFit
 from predictor.waits.simulation import QueuedJob, QueueState, run_forward
 from predictor.waits.workload import ArrivalDemand, RecentUse
@@ -341,16 +342,16 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
                "blocks": 3, "allowance_s": 60.0},
     ),
     "waits.workload.RecentUse": (used, {"half_life_s": 9.0, "amount": 4.0, "at_s": 5.0}),
-    "waits.estimate.class_of": (
+    "waits.error_record.class_of": (
         partial(class_of, partition="p"),
         {"median_s": 9.0, "share": 0.5, "at_s": 5.0, "waiting": 7},
     ),
     "waits.estimate.certain": (None, {"wait_s": 9.0}),
-    "waits.estimate.spread_of": (None, {"draws_s": [1.0, 5.0, 9.0]}),
-    "waits.estimate.error_of": (
+    "waits.error_record.spread_of": (None, {"draws_s": [1.0, 5.0, 9.0]}),
+    "waits.error_record.error_of": (
         None, {"draws_s": [1.0, 5.0, 9.0], "of": WAITING, "at_s": 5.0, "actual_s": 9.0},
     ),
-    "waits.estimate.WaitRecord": (
+    "waits.error_record.WaitRecord": (
         lambda draws_s: WaitRecord().estimate(draws_s, WAITING), {"draws_s": [1.0, 5.0, 9.0]},
     ),
     "waits.estimate.WaitEstimate": (

@@ -40,7 +40,8 @@ from predictor.refit import RefitInput, fits_of
 from predictor.tables.of_node_types import type_tables
 from predictor.tables.settings import TableSettings
 from predictor.waits.easy import Engine, JobShape
-from predictor.waits.estimate import WaitEstimate, certain, spread_of
+from predictor.waits.error_record import spread_of
+from predictor.waits.estimate import WaitEstimate, certain
 from predictor.waits.regression import QueueWaitModel
 from tests.predictor.example_curves import curve_of, downey, drawn
 from tests.predictor.public_calls import CALLS

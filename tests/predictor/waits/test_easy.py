@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from predictor.waits.backtest import PastJob, PastWait, fair_shares, walk
 from predictor.waits.correction import corrected_forward, correction_of
 from predictor.waits.easy import Engine, JobShape, Order
-from predictor.waits.estimate import class_of
+from predictor.waits.error_record import class_of
 from predictor.waits.features import FAIR_SHARE, FEATURES, OF_ACCOUNT, QueueLoad, Submitter
 from predictor.waits.history import learn_waits
 from predictor.waits.simulation import QueuedJob, QueueState, run_forward

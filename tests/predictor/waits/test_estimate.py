@@ -10,19 +10,16 @@ from math import inf
 import pytest
 
 from predictor.types import Prediction
-from predictor.waits.estimate import (
-    ALLOWANCE_S,
+from predictor.waits.error_record import (
     MOST_ENTRIES,
     WaitClass,
     WaitError,
-    WaitEstimate,
-    WaitGrid,
     WaitRecord,
-    certain,
     class_of,
     error_of,
     spread_of,
 )
+from predictor.waits.estimate import ALLOWANCE_S, WaitEstimate, WaitGrid, certain
 from predictor.waits.workload import decode, encode
 
 OF = WaitClass(True, "batch", 1, 2, 3)

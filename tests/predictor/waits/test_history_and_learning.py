@@ -7,7 +7,7 @@ import pytest
 
 from predictor.waits.backtest import PastWait
 from predictor.waits.correction import corrected_forward, correction_of
-from predictor.waits.estimate import class_of
+from predictor.waits.error_record import class_of
 from predictor.waits.features import QueueLoad, Submitter
 from predictor.waits.history import learn_waits, queue_past
 from predictor.waits.simulation import LIMITS_S, QueuedJob, QueueState, run_forward

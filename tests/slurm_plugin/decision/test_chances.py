@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from predictor.table import at
 from predictor.types import Verdict
-from predictor.waits.estimate import ENOUGH, WaitEstimate, WaitGrid
+from predictor.waits.error_record import ENOUGH
+from predictor.waits.estimate import WaitEstimate, WaitGrid
 from slurm_plugin.config.setting_types import OnMissed, TimeUse
 from slurm_plugin.config.settings import Config, Deadline, Policy
 from slurm_plugin.decision import policy

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictor.waits.estimate import WaitClass, WaitError
+from predictor.waits.error_record import WaitClass, WaitError
 from predictor.waits.workload import PastRecord, QueuePast, encode
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Unit

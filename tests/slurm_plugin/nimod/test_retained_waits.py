@@ -1,6 +1,6 @@
 """What nimod retains of estimated waits stays small: in memory and in the store."""
 
-from predictor.waits.estimate import MOST_ENTRIES, WaitClass, WaitError
+from predictor.waits.error_record import MOST_ENTRIES, WaitClass, WaitError
 from predictor.waits.workload import decode, encode
 from sacct_ingest.store import Store
 from sacct_ingest.store.fits import WAITS

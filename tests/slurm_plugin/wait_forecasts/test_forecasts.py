@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from predictor.waits import simulation
-from predictor.waits.estimate import WaitClass, WaitRecord, class_of, error_of
+from predictor.waits.error_record import WaitClass, WaitRecord, class_of, error_of
 from predictor.waits.features import FEATURES
 from predictor.waits.regression import Ensemble, QueueWaitFit, Tree
 from predictor.waits.workload import (
