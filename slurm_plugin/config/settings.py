@@ -5,6 +5,7 @@ seconds unless the name says otherwise.
 """
 
 import os
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -193,6 +194,8 @@ class Advise(types.Section, frozen=True, kw_only=True):
     """What ``nimo-advise`` may ask of Slurm."""
 
     clusters: bool = True  #: other clusters of the same slurmdbd are compared
+    #: by cluster the host through which its files are copied, as probes and transfers name it
+    copy_hosts: Mapping[str, str] = {}
     test_only: bool = DEFAULTS.test_only  #: ``sbatch --test-only`` where the user asks for it
     calls: types.Count = DEFAULTS.calls  #: node counts to ask about, at most
     timeout_s: types.Positive = DEFAULTS.timeout_s  #: for one of them

@@ -1,8 +1,13 @@
 """Other clusters of one slurmdbd among the places where a job may run."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from predictor.forecasts.transfer_time import TransferTime, transfer_time
+from predictor.types import Verdict
+from sacct_ingest.records import Probe
 from sacct_ingest.runs.input_sizes import from_text
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.config.setting_types import Objective
 from slurm_plugin.decision.places import Choice, kinds_of_nodes, measure_of, partitions_of
 from slurm_plugin.decision.situation import Situation
@@ -77,15 +82,62 @@ def not_compared(silent: Mapping[str, str]) -> str:
     return f"Not compared: the cluster{'s' if len(silent) > 1 else ''} {which}."
 
 
-def files_text(inputs: str) -> str:
-    """Say that a job's files are not counted in what another cluster would give.
+def copying(
+    inputs: str, link: Sequence[Probe], hosts: tuple[str, str], *, now_s: float
+) -> TransferTime | None:
+    """Predict how long a job's files take to another cluster; None: that is not known.
 
     inputs: their sizes, as `sacct_ingest.runs.input_sizes` has them; empty: not known.
+    link: what was measured between the hosts through which they are copied.
     """
-    sizes = from_text(inputs) if inputs else None
-    if sizes is None or not sizes.bytes:
+    size_bytes = _size_bytes(inputs)
+    if not (size_bytes and link):
+        return None
+    made = transfer_time(link, size_bytes, *hosts, now_s=now_s)
+    return None if made.verdict is Verdict.REFUSED else made
+
+
+def after_copying(advice: Advice, copied: TransferTime) -> Advice:
+    """Advice for a job that begins to wait once its files are copied."""
+    rows = [
+        replace(
+            row,
+            wait_s=_later(row.wait_s, copied.time_s),
+            wait_low_s=_later(row.wait_low_s, copied.low_s),
+            wait_high_s=_later(row.wait_high_s, copied.high_s),
+            end_s=_later(row.end_s, copied.time_s),
+            end_low_s=_later(row.end_low_s, copied.low_s),
+            end_high_s=_later(row.end_high_s, copied.high_s),
+        )
+        for row in advice.rows
+    ]
+    return replace(advice, rows=rows)
+
+
+def _later(moment_s: float | None, by_s: float) -> float | None:
+    return None if moment_s is None else moment_s + by_s
+
+
+def files_text(inputs: str, copied: TransferTime | None = None) -> str:
+    """Say whether copying a job's files is counted in what another cluster would give.
+
+    inputs: their sizes, as `sacct_ingest.runs.input_sizes` has them; empty: not known.
+    copied: None: nothing was measured on the way.
+    """
+    size_bytes = _size_bytes(inputs)
+    if not size_bytes:
         return "Its files and programs have to be there."
-    return f"Its input files ({_amount(sizes.bytes)}) have to be there; copying is not counted."
+    files = f"Its input files ({_amount(size_bytes)}) have to be there"
+    if copied is None:
+        return f"{files}; copying is not counted, as nothing was measured on the way."
+    took = f"{duration_text(copied.time_s)} ({duration_range(copied.low_s, copied.high_s)})"
+    return f"{files}; copying takes {took}, which is counted."
+
+
+def _size_bytes(inputs: str) -> int:
+    """Bytes of input files; 0: not known, or there are none."""
+    sizes = from_text(inputs) if inputs else None
+    return sizes.bytes if sizes else 0
 
 
 def _amount(size: int) -> str:

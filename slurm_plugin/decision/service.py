@@ -4,15 +4,16 @@ Everything needed is in memory: tables and cluster are put here from outside and
 SQL, no fit and no Slurm command happens on the way.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import msgspec
 
+from predictor.forecasts.transfer_time import TransferTime
 from predictor.job_table import OTHER_LAYOUT
 from predictor.prediction_table import PredictionTable
-from sacct_ingest.records import DecisionRow
+from sacct_ingest.records import DecisionRow, Probe
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config
@@ -21,8 +22,10 @@ from slurm_plugin.decision.advice import advice_of, may_be_pasted
 from slurm_plugin.decision.answer import note_of, permitted, row_of
 from slurm_plugin.decision.bookings import Bookings
 from slurm_plugin.decision.elsewhere import (
+    after_copying,
     asked_clusters,
     best_of_each_kind,
+    copying,
     files_text,
     is_unlike_there,
     not_compared,
@@ -64,6 +67,7 @@ class DecisionService:
     most_s: processor time of one request; a job that takes more is not changed.
     bookings: nodes booked for users' jobs since the latest view of the cluster.
     others: the clusters beside this one that the user of the next advice may use.
+    links: by other cluster what was measured between the hosts of `advise.copy_hosts`.
     tries: the last try of each application.
     plans: what came of limits to plan with; may be exchanged at any time.
     waits: how near predicted waits came on this cluster; may be exchanged at any time.
@@ -84,6 +88,7 @@ class DecisionService:
         self._processor_time = most_s, cpu_clock
         self._cluster: Cluster | None = None
         self.others = ClusterViews()
+        self.links: Mapping[str, Sequence[Probe]] = {}
         self.bookings = Bookings()
         self._contexts = context_builder.ContextBuilder(config, self.bookings, later, self._budget)
         self.config = config
@@ -371,10 +376,10 @@ class DecisionService:
                     silent[view.name] = "that takes too long"
         asked = advice if job.partition else None
         shown = side_by_side(choices, objective, asked) or advice
-        if shown.place_text and any(
-            row.recommended and row.cluster != shown.cluster for row in shown.partitions
-        ):
-            shown.place_text = f"{shown.place_text} {files_text(case.request.inputs)}"
+        best = next((row.cluster for row in shown.partitions if row.recommended), shown.cluster)
+        if shown.place_text and best != shown.cluster:
+            files = files_text(case.request.inputs, self._copying(best, case))
+            shown.place_text = f"{shown.place_text} {files}"
         if silent:
             shown.place_text = " ".join(filter(None, (shown.place_text, not_compared(silent))))
         return shown
@@ -391,7 +396,16 @@ class DecisionService:
             self._elsewhere(choice, view, job, case)
             for choice in there.choices(job, case, private=private)
         ]
+        if copied := self._copying(view.name, case):
+            seen = [replace(choice, advice=after_copying(choice.advice, copied)) for choice in seen]
         return best_of_each_kind(seen, case.request.objective)
+
+    def _copying(self, cluster: str, case: Situation) -> TransferTime | None:
+        """Predict how long the job's files take to another cluster; None: that is not known."""
+        hosts = self._config.advise.copy_hosts
+        pair = hosts.get(self._cluster_name(), ""), hosts.get(cluster, "")
+        link = self.links.get(cluster, ())
+        return copying(case.request.inputs, link, pair, now_s=case.now_s)
 
     def _service_of(self, view: Cluster) -> "DecisionService":
         """Make a service for another cluster, so that nothing of this one is looked up for it.

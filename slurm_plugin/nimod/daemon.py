@@ -103,6 +103,8 @@ class Daemon:
             publish=self._publish,
             publish_waits=partial(setattr, self._service, "waits"),
             publish_outlasted=self._adapt,
+            publish_links=partial(setattr, self._service, "links"),
+            copy_hosts=lambda: self._service.config.advise.copy_hosts,
             wait_record=self._outlooks,
             elsewhere=self._outlooks_elsewhere,
             closed={

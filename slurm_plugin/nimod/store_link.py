@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from predictor.neighbours import Neighbours
 from sacct_ingest.errors import RowRefused, StoreError
-from sacct_ingest.records import DecisionRow
+from sacct_ingest.records import DecisionRow, Probe, Resource
 from sacct_ingest.store import RecordRow, RejectRow, Store
 from sacct_ingest.store.fits import NEIGHBOURS, OUTLOOK, QUEUE, WAITS
 from slurm_plugin.decision.lookup import PredictionLookup
@@ -32,6 +32,8 @@ _BATCH = 500
 _SLICE, _PAUSE_S = 100, 0.003
 #: Waits are judged this often, those of the last four weeks, and not more than so many of them.
 _WAITS_EVERY_S, _WAITS_OF_S, _WAITS = 600.0, 28 * 86_400.0, 2_000
+#: Links between clusters are read this often, the latest measurements of each series of 30 days.
+_LINKS_EVERY_S, _LINKS_OF_S, _LINK = 60.0, 30 * 86_400.0, 100
 
 
 @dataclass(kw_only=True)
@@ -50,6 +52,9 @@ class StoreLink:
     #: take now and then how near predicted waits came, and which jobs outlasted their plans
     publish_waits: Callable[[WaitAccuracy], None] = lambda _: None
     publish_outlasted: Callable[[list[tuple[str, bool]]], None] = lambda _: None
+    #: takes now and then by cluster what was measured on the way there
+    publish_links: Callable[[Mapping[str, list[Probe]]], None] = lambda _: None
+    copy_hosts: Callable[[], Mapping[str, str]] = dict  #: by cluster the host of its copies
     #: keeps what estimates of waits were off by: read from the store once, written now and then
     wait_record: Outlooks | None = None
     #: the same of other clusters, by name: only read
@@ -67,7 +72,7 @@ class StoreLink:
         self._record_read = False
         self._past_of: int | None = None
         self._past_elsewhere: dict[str, int | None] = {}
-        self._waits_s = -inf
+        self._waits_s = self._links_s = -inf
         self._waiting: deque[DecisionRow] = deque()
         self._lost = 0
         self._written: deque[DecisionRow] = deque(maxlen=_BATCH)
@@ -76,6 +81,7 @@ class StoreLink:
         self._version: int | None = None
         self._published = PredictionLookup()
         self._standings = -1
+        self._published_links: dict[str, list[Probe]] = {}
 
     @property
     def pending(self) -> int:
@@ -105,6 +111,12 @@ class StoreLink:
                 self._waits_s = now_s
                 self.publish_waits(judge(store.decisions.waits(now_s - _WAITS_OF_S, _WAITS)))
                 self.publish_outlasted(store.decisions.outlasted(now_s - _WAITS_OF_S, _WAITS))
+            if now_s - self._links_s >= _LINKS_EVERY_S:
+                self._links_s = now_s
+                links = self._links(store, now_s)
+                if links != self._published_links:
+                    self._published_links = links
+                    self.publish_links(links)
             self._exchange_closed(store)
             self._exchange_record(store)
         except StoreError as error:
@@ -115,6 +127,25 @@ class StoreLink:
             self.trouble = text
         else:
             self.trouble = ""
+
+    def _links(self, store: Store, now_s: float) -> dict[str, list[Probe]]:
+        """Read what was measured on the way from this cluster's host to those of others."""
+        hosts = self.copy_hosts()
+        here = hosts.get(self.cluster(), "")
+        links = {}
+        for cluster, there in hosts.items():
+            if here and there != here:
+                series = [
+                    (Resource.BANDWIDTH, here, there), (Resource.TRANSFER, here, there),
+                    (Resource.CPU, here, ""), (Resource.CPU, there, ""),
+                ]  # fmt: skip
+                since_s = now_s - _LINKS_OF_S
+                links[cluster] = [
+                    probe
+                    for names in series
+                    for probe in store.probes.series(*names, since_s=since_s)[-_LINK:]
+                ]
+        return links
 
     def _current(self) -> Store:
         """Give the store that is at its place now, opened anew where it was replaced.

@@ -20,7 +20,7 @@ from predictor.neighbours import AskedJob, Neighbours
 from predictor.table import at
 from predictor.types import Prediction
 from sacct_ingest.errors import NimoError
-from sacct_ingest.records import KeyLevel
+from sacct_ingest.records import KeyLevel, Probe
 from sacct_ingest.text.hostlist import NodeNames
 from slurm_plugin.config.setting_types import FirstRuns
 from slurm_plugin.config.settings import Config
@@ -101,6 +101,12 @@ class StateSender:
             yield "tries", None
         if self._new("accuracy", waits):
             yield "accuracy", waits
+        if self._new("links", self._service.links):
+            every = enumerate(
+                (cluster, probe) for cluster, link in self._service.links.items() for probe in link
+            )
+            yield from _sliced("link", dict(every))
+            yield "links", None
         if cluster is not None and self._new("look", cluster.taken_s):
             yield from self._cluster(cluster)
         if cluster is not None and job is not None and job.dependency:
@@ -194,6 +200,11 @@ class WorkerState:
             self.config = self.service.config = value
         elif name == "accuracy":
             self.service.waits = value
+        elif name == "links":
+            links: dict[str, list[Probe]] = {}
+            for cluster, probe in self._taken("link").values():
+                links.setdefault(cluster, []).append(probe)
+            self.service.links = links
         elif name == "tries":
             self.service.tries.put(self._taken("try"))
         elif name == "tables":

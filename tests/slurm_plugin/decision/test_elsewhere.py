@@ -3,6 +3,8 @@
 import msgspec
 import pytest
 
+from sacct_ingest.records import Probe, Resource
+from slurm_plugin.config.settings import Advise
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.decision.submitted_job import may_leave
 from slurm_plugin.slurm.cluster_state import Cluster, ClusterViews
@@ -20,8 +22,12 @@ def seen(name, *partitions):
     return Cluster(name=name, taken_s=NOW, partitions=parts, default_partition=next(iter(parts)))
 
 
-def compared(prediction, here, there, *, silent=None, clusters=(), types=TYPES, **asked):
-    made = DecisionService(thrifty(), new_id=str)
+def compared(
+    prediction, here, there, *, silent=None, clusters=(), types=TYPES, links=None, **asked
+):
+    hosts = Advise(copy_hosts={"pine": "pine-dtn", "oak": "oak-dtn"})
+    made = DecisionService(msgspec.structs.replace(thrifty(), advise=hosts), new_id=str)
+    made.links = links or {}
     made.tables = stored(prediction, node_types={**types, **OF_OAK})
     made.cluster = seen("pine", *here)
     views = {"oak": seen("oak", *there)} if there else {}
@@ -126,8 +132,50 @@ def test_input_files_are_said_not_to_be_counted():
     there = [nodes_of_type_c(free_s=0.0)]
     advice = compared(learned(), [slow()], there, inputs="3Kbam=3200000000")
     assert advice.place_text.endswith(
-        "Its input files (3.2 GB) have to be there; copying is not counted."
+        "Its input files (3.2 GB) have to be there; copying is not counted, as nothing was "
+        "measured on the way."
     )
+
+
+def moved(bytes_per_s, *, target="oak-dtn", times=20):
+    """Past transfers of three gigabytes, and the probes before them."""
+    made = []
+    for number in range(times):
+        at_s = NOW - 600.0 * (times - number)
+        path = {"source": "pine-dtn", "target": target, "value": bytes_per_s}
+        made.append(Probe(resource=Resource.BANDWIDTH, at_s=at_s, **path))
+        size = {"size_bytes": 3_000_000_000}
+        made.append(Probe(resource=Resource.TRANSFER, at_s=at_s + 1, **path, **size))
+    return made
+
+
+def test_copying_counts_in_ends_where_the_way_was_measured():
+    there = [nodes_of_type_c(free_s=0.0)]
+    asked = {"inputs": "3Kbam=3200000000"}
+    without = compared(learned(), [slow()], there, **asked)
+    advice = compared(learned(), [slow()], there, links={"oak": moved(200e6)}, **asked)
+    assert "Its input files (3.2 GB) have to be there; copying takes 16 s " in advice.place_text
+    assert advice.place_text.endswith(", which is counted.")
+    (before,), (row,) = of_oak(without), of_oak(advice)
+    assert row.wait_s - before.wait_s == pytest.approx(16.0, abs=0.5)
+    home = [one for one in advice.partitions if one.cluster == "pine"]
+    assert home == [one for one in without.partitions if one.cluster == "pine"]
+
+
+def test_a_cluster_that_copying_makes_slower_is_not_named():
+    there = [nodes_of_type_c(free_s=0.0)]
+    links = {"oak": moved(1e6)}
+    advice = compared(learned(), [slow()], there, links=links, inputs="3Kbam=3200000000")
+    assert advice.place_text == ""
+    assert not of_oak(advice)[0].recommended
+    assert compared(learned(), [slow()], there, links=links).place_text
+
+
+def test_what_was_measured_to_another_host_says_nothing():
+    links = {"oak": moved(1e6, target="elsewhere")}
+    there = [nodes_of_type_c(free_s=0.0)]
+    advice = compared(learned(), [slow()], there, links=links, inputs="3Kbam=3200000000")
+    assert "copying is not counted" in advice.place_text
 
 
 @pytest.mark.parametrize(

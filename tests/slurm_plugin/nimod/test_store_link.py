@@ -7,7 +7,7 @@ import pytest
 
 from predictor.stored_table import encode
 from sacct_ingest.errors import StoreError
-from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
+from sacct_ingest.records import DecisionRow, KeyLevel, Probe, Resource, StandingRow
 from sacct_ingest.store import FitRow, RecordRow, Store
 from sacct_ingest.store.fits import CLOSED_COUNTS, NEIGHBOURS
 from slurm_plugin.decision.lookup import PackedTables
@@ -230,6 +230,43 @@ def test_waits_are_judged_now_and_then(url):
         link.visit()
     link.close()
     assert judged == [WaitAccuracy(), WaitAccuracy()]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "resources"),
+    [
+        ({"pine": "p1", "oak": "o1"}, {"oak": {"bandwidth", "transfer", "cpu"}}),
+        ({"oak": "o1"}, {}),
+        ({"pine": "p1"}, {}),
+        ({}, {}),
+    ],
+)
+def test_what_was_measured_on_the_way_to_other_clusters_is_read(url, hosts, resources):
+    def probe(resource, source, target="", at_s=1e9 - 60):
+        return Probe(resource=resource, source=source, target=target, at_s=at_s, value=1.0)
+
+    with Store.open(url) as store:
+        store.probes.add([
+            probe(Resource.BANDWIDTH, "p1", "o1"), probe(Resource.TRANSFER, "p1", "o1"),
+            probe(Resource.TRANSFER, "p1", "o1", at_s=1e9 - 40 * 86_400),
+            probe(Resource.TRANSFER, "o1", "p1"), probe(Resource.BANDWIDTH, "p1", "n7"),
+            probe(Resource.CPU, "o1"), probe(Resource.CPU, "n7"),
+        ])  # fmt: skip
+    links = []
+    link = StoreLink(
+        url=url,
+        publish=lambda _: None,
+        publish_links=links.append,
+        copy_hosts=lambda: hosts,
+        clock=lambda: 1e9,
+        cluster=lambda: "pine",
+    )
+    link.visit()
+    link.close()
+    found = links[0] if links else {}
+    assert len(links) == bool(resources)
+    assert {name: {one.resource.value for one in got} for name, got in found.items()} == resources
+    assert all(len(got) == 3 for got in found.values())
 
 
 def test_what_is_left_alone_for_good_survives_a_restart(url):

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from predictor.neighbours import AskedJob, Neighbours, PastJob, PastJobs, words_of
 from predictor.stored_table import encode
-from sacct_ingest.records import Identity
+from sacct_ingest.records import Identity, Probe, Resource
 from sacct_ingest.store import Store
 from slurm_plugin.config.setting_types import FirstRuns
 from slurm_plugin.config.settings import Advise, Config, Sharing
@@ -152,6 +152,13 @@ def test_state_goes_over_whole_in_small_pieces_and_once():
     types = {("pine", f"n{n}"): "fast" for n in range(1_000)}
     service.tables = stored(table(), node_types=types, off=[("name", "alice/solve")])
     service.cluster = site()
+    service.links = {
+        cluster: [
+            Probe(resource=Resource.TRANSFER, source="n1", target=cluster, at_s=n, value=1.0)
+            for n in range(300)
+        ]
+        for cluster in ("oak", "elm")
+    }
     outlooks = Outlooks(QueueRunTimes(lambda: service.tables))
     sender = StateSender(service, outlooks)
     pieces = [pickle.dumps(piece) for piece in (*sender.for_advice(), *sender.for_waits())]
@@ -162,6 +169,7 @@ def test_state_goes_over_whole_in_small_pieces_and_once():
         state.take(pickle.loads(piece))
     assert state.service.cluster == replace(service.cluster, awaited=nothing_awaited)
     assert state.service.tables.node_types == types
+    assert state.service.links == service.links
     found = state.service.tables.find(Identity("alice", "solve"))
     assert found == table()
     assert state.service.tables.is_off(found)
