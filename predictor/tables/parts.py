@@ -104,7 +104,7 @@ def tables_of(
     groups = _grouped(axis, finished, names)
     whole = replace(identity, rows=rows)
     had = _sizes_of(starts, axis.unit)
-    runs = _GroupedRuns(whole, axis.unit, names, groups, had, sums, family)
+    runs = _GroupedRuns(whole, axis.unit, names, groups, had, sums, family, by_model)
     shown = _fitted(runs, settings, records or {})
     if level not in CURVE_LEVELS:  # no job is changed for what a user or a job name is like
         return shown
@@ -158,6 +158,7 @@ class _GroupedRuns:
     had: tuple[int, ...]  #: sizes that they had
     sums: SumsByType | None
     family: Family | None  #: where run times went by numbers: they are those of its references
+    by_model: bool = False  #: they are as a model of their numbers has them
     changes: dict[str, Change] = field(default_factory=dict)  #: by the key of the runs
 
     def as_asked(self, name: str, own: Sequence[RunRow]) -> Sequence[RunRow]:
@@ -169,7 +170,7 @@ class _GroupedRuns:
             self.changes[name] = run_facts.change_of((), self.unit)
             return own
         if name not in self.changes:
-            sized = self.family is not None
+            sized = self.by_model or self.family is not None
             level = self.whole.level
             self.changes[name] = run_facts.change_of(own, self.unit, level, sized=sized)
         return run_facts.as_asked(own, self.changes[name], self.unit)

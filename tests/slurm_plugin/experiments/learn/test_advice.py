@@ -144,6 +144,34 @@ def test_advice_says_what_learning_said(noise, tmp_path):
         assert row.low_s <= measured_s <= row.high_s
 
 
+#: Seconds by CPUs and MiB of input of a program that gained nothing by a second CPU: others ran.
+BUSY_S = {
+    (1, 4): 30, (1, 8): 50, (1, 16): 70, (1, 24): 110, (1, 32): 190, (1, 48): 340,
+    (2, 4): 30, (2, 8): 60, (2, 16): 70, (2, 24): 150, (2, 32): 140, (2, 48): 230,
+}  # fmt: skip
+
+
+def test_another_count_is_advised_as_learning_said(tmp_path):
+    """Two counts are no curve; but runs that the model moved are of one problem."""
+    names = ", ".join(f'"{mib}"' for _, mib in list(BUSY_S)[:6])
+    inputs = ", ".join(f'{{name: "{mib}", size: {mib}M}}' for _, mib in list(BUSY_S)[:6])
+    head = TEXT[: TEXT.index("inputs:")]
+    text = f"{head}inputs: [{inputs}]\nassignments: [{{cpus: [1, 2], inputs: [{names}]}}]\n"
+
+    def took_s(attributes):
+        return BUSY_S[attributes["cpus"], attributes["input_bytes"] / 2**20]
+
+    learning = bench(slurm := slurm_of(took_s), tmp_path / "app.learn.json", text)
+    campaign(learning, slurm).follow()
+    service = service_of(runs_of(learning, tmp_path), tmp_path)
+    said = {tuple(one.attributes.values()): one for one in learning.learned().expected}
+    for asked, other in ((1, 2), (2, 1)):
+        small = structs.replace(job("1", asked), comment="nimo:app=blast,size=16M")
+        advice = service.advise(small, now_s=NOW)
+        (time_s,) = (row.time_s for row in advice.rows if row.nodes == other)
+        assert time_s == pytest.approx(said[other, 16 * 2.0**20].time_s, rel=0.1)
+
+
 def test_several_resources_at_once_are_learned_from(tmp_path):
     """Input size, CPUs and memory: with little memory a run takes three times as long."""
 
