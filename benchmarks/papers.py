@@ -22,7 +22,7 @@ PAPERS = (
 
 def main() -> None:
     """Make every figure, print every table."""
-    parser = _bench.options(str(__doc__))
+    parser = _bench.options(str(__doc__), data="CSV with strong-scaling curves, for ADEPT")
     parser.add_argument("--directory", type=Path, default=Path("build/papers"), help="of the plots")
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
@@ -30,6 +30,8 @@ def main() -> None:
     for name in PAPERS:
         figures: Callable[..., dict[str, Rows]] = importlib.import_module(name).figures
         made |= figures(options.directory, quick=options.quick)
+    if options.data:
+        made |= importlib.import_module("_adept_measured").figures(options.directory, options.data)
     for title, rows in made.items():
         _bench.table(rows, title=title)
     print(f"\nPlots: {', '.join(sorted(str(path) for path in options.directory.glob('*.png')))}")
