@@ -34,7 +34,7 @@ from sacct_ingest.records import CURVE_LEVELS, JobState
 from sacct_ingest.runs.layout import Unit, layouts_of_run
 from sacct_ingest.store import RunRow
 from slurm_plugin.config.settings import Deadline, Policy
-from slurm_plugin.decision.advice import best_of
+from slurm_plugin.decision.advised_count import best_of
 from slurm_plugin.decision.allowed_counts import PolicySettings
 from slurm_plugin.decision.policy import decide, every_option
 from slurm_plugin.decision.request import Request

@@ -1,13 +1,13 @@
 """The advice that nimo-advise shows: node counts side by side, one of them recommended."""
 
 from collections.abc import Callable, Sequence
-from math import inf, isfinite, log
+from math import inf, isfinite
 from operator import le
 from typing import Any
 
 from msgspec.structs import replace
 
-from predictor.application.request import counts_run, for_request
+from predictor.application.request import counts_run
 from predictor.facts import Starts
 from predictor.prediction_table import PredictionTable
 from predictor.table import at, covers, ran_on, verdict_at, worse
@@ -16,10 +16,10 @@ from sacct_ingest.errors import ConfigError
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.text.durations import duration_text
-from slurm_plugin.config.settings import Policy
 from slurm_plugin.decision import messages, sizes
 from slurm_plugin.decision import policy as choosing
-from slurm_plugin.decision.allowed_counts import is_own_work, is_serial, is_supported, scales
+from slurm_plugin.decision.advised_count import settled, weighed
+from slurm_plugin.decision.allowed_counts import is_own_work, is_serial, is_supported
 from slurm_plugin.decision.array_end import array_text
 from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.levers import deadline
@@ -44,21 +44,13 @@ from slurm_plugin.slurm.partition_view import UNKNOWN
 from slurm_plugin.slurm.supply import Supply
 from slurm_plugin.text.formatting import clock, percent, printable, short_clock
 
-#: Reasons that bind a submission but not somebody who still considers what to ask for.
-#: Each task of an array has the size that is advised.
-_OPEN_QUESTION = frozenset({Reason.FIXED_COUNT, Reason.NOT_OPTED_IN, Reason.ARRAY})
-#: And where the size is counted in CPUs or GPUs.
-_OPEN_SIZE = frozenset(
-    {
-        *(Reason.FIXED_CPUS, Reason.FIXED_TASKS, Reason.INTERACTIVE),
-        *(Reason.FIXED_BY_SCRIPT, Reason.OLD_HOOK),
-    }
-)
-
 #: Ratio beyond the interval from which on run times are those of another problem.
 _APART = 1.25
 #: A job asks for too much memory where less than this share of it is needed.
 _ENOUGH = 0.9
+
+#: CPUs and GPUs of a cluster without a view: those of one node are not all that others find free.
+_ELSEWHERE = 10**6
 
 #: Reasons why a prediction changes no job, and is advice all the same.
 _FOR_ADVICE = frozenset({Reason.OTHERS_RUNS, Reason.FEW_OWN_RUNS})
@@ -99,22 +91,20 @@ def advice_of(case: Situation, *, others: Callable[[], Sequence[Supply]] = tuple
         advice.reason = messages.reason_text(choosing.without_times(table))
         return advice
     supply = case.supply if fresh and case.supply else _idle(case, table)
-    considered = choosing.advised(_considered(case, supply))
-    case = replace(case, request=considered, supply=supply, blind=None)
-    decided = choosing.decide(case)
+    first = weighed(case, table, supply)
+    best, pasted = settled(case, first, supply)
+    case, decided, table, options = first.case, first.decided, first.table, first.options
     if decided.request is not None:
-        table = for_request(table, decided.request.nodes, considered.given)
         _describe_own(advice, table, case.request.resources.user_name)
-    options = choosing.every_option(case, decided)
-    best = best_of(decided, options, considered, rules.policy, table)
     own_work = may_be_pasted(submitted, table)
-    advice.reason = _reason(decided.reason, considered, table, fresh=fresh)
+    advice.reason = _reason(decided.reason, case.request, table, fresh=fresh)
     if best is not None:
         _recommend(advice, best.nodes, submitted, rules.policy.memory_margin)
     basis = basis_of(case, decided, table)
+    of_best = basis_of(pasted.case, pasted.decided, pasted.table)
     if own_work:
         queue = supply if fresh else None
-        _name_limit(advice, case, basis, best or decided.chosen, queue)
+        _name_limit(advice, case, of_best if best else basis, best or decided.chosen, queue)
     _lower(advice, decided, table)
     base = next((one for one in options if one.nodes == table.asked), None)
     low, high = _shown(request, table, supply)
@@ -124,7 +114,7 @@ def advice_of(case: Situation, *, others: Callable[[], Sequence[Supply]] = tuple
                 option,
                 table,
                 base,
-                limits_to_ask(option, basis) if own_work else None,
+                _limits(option, of_best if option is best else basis, own_work=own_work),
                 best=advice.nodes,
                 waits=fresh and request.begin_known,
             )
@@ -198,6 +188,10 @@ def _name_limit(
     if limits and advice.time_directive and basis.speaks:
         reserved = reservation_text(case, queue, nodes, basis.own_s, limits)
         advice.time_text = " ".join(filter(None, (basis.text(nodes, limits), reserved)))
+
+
+def _limits(option: Option, basis: LimitBasis, *, own_work: bool) -> TimeLimits | None:
+    return limits_to_ask(option, basis) if own_work else None
 
 
 def _put_limit(advice: Advice, limits: TimeLimits | None, case: Situation) -> None:
@@ -338,63 +332,16 @@ def _idle(case: Situation, table: PredictionTable) -> Supply:
     size = known or max([table.widest, *ran, case.request.asked or case.request.low])
     size = min(size, max(table.nodes[-1], case.request.asked or case.request.low))
     free = profile([(case.now_s, size)])
+    nodes = case.request.unit is Unit.NODES
     return Supply(
-        partition="", unit=case.request.unit, total=size, most=size, free=free, free_by_limits=free
+        partition="",
+        unit=case.request.unit,
+        total=size,
+        most=size,
+        free=free,
+        free_by_limits=free,
+        free_in_all=None if nodes else profile([(case.now_s, _ELSEWHERE)]),
     )
-
-
-def _considered(case: Situation, supply: Supply) -> Request:
-    """Make the request of somebody who has not decided yet: any count, compared with theirs."""
-    request, table = replace(case.request, explore=False), case.table
-    open_ = _OPEN_QUESTION if request.unit is Unit.NODES else _OPEN_QUESTION | _OPEN_SIZE
-    fixed = None if request.fixed in open_ else request.fixed
-    if request.fixed is None or fixed is not None or table is None:
-        return request
-    asked = request.low
-    if table.change is None:  # which says nothing of counts that it does not cover
-        counts = [n for n in table.nodes if n <= supply.most and n % request.segment == 0]
-        sure = scales(table, counts)
-        asked = min(sure, key=lambda n: abs(log(n / request.low)), default=request.low)
-    return replace(request, low=1, high=supply.most, asked=asked, fixed=None)
-
-
-def best_of(
-    decided: choosing.Decision,
-    options: Sequence[Option],
-    request: Request,
-    policy: Policy,
-    table: PredictionTable,
-) -> Option | None:
-    """Find the count to recommend: that of the decision, or the best one, however sure it is.
-
-    A job of one count keeps it where there is but a guess; of runs on one CPU nothing says that
-    more nodes help.  What runs as long as it is given is no better on any.
-    """
-    if table.kind is not JobKind.WORK:
-        return None
-    if decided.action is not choosing.Action.KEEP:
-        return decided.chosen
-    if is_serial(table):
-        return next((one for one in options if one.nodes == 1), None)
-    guess = table.is_guess and request.asked is not None
-    if guess or decided.reason is Reason.UNDECIDED:
-        return decided.request
-    if request.fixed is not None or decided.request is None or request.deadline_s is not None:
-        return None
-    asked, counts = decided.request, range(request.low, request.high + 1)
-    most_s = policy.guard_ratio * (asked.wait_s + asked.time_s) + policy.guard_s
-    within = [
-        one
-        for one in options
-        if one.nodes in counts
-        and one.nodes % request.segment == 0
-        and one.fits
-        and one.in_limit
-        and one.worthwhile
-        and (one.leaves_room or one is asked)
-        and (one.nodes == asked.nodes or one.wait_s + one.time_s <= most_s)
-    ]
-    return min(within, key=lambda one: (one.cost_s, one.nodes), default=None)
 
 
 def _recommend(advice: Advice, nodes: int, case: Situation, margin: float) -> None:

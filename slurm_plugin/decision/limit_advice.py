@@ -21,7 +21,13 @@ from slurm_plugin.decision.allowed_counts import (
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.request import Request
 from slurm_plugin.decision.situation import Situation
-from slurm_plugin.decision.time_limits import TimeLimits, floors, limits_on, whole_minutes
+from slurm_plugin.decision.time_limits import (
+    TimeLimits,
+    floors,
+    is_worthwhile,
+    limits_on,
+    whole_minutes,
+)
 from slurm_plugin.slurm.supply import Supply
 from slurm_plugin.text.formatting import count, short_clock
 
@@ -102,7 +108,7 @@ class LimitBasis:
         fewer = nodes < self.table.asked
         too_short = self.own_s < (least_s if fewer else min(least_s, at(self.table, nodes).high_s))
         longer = too_short and least_s <= self.most_s
-        return limits if longer or limits.limit_s < self.own_s else None
+        return limits if longer or is_worthwhile(limits.limit_s, self.own_s) else None
 
     def text(self, nodes: int, limits: TimeLimits) -> str:
         """Say how sure a limit is, and what keeps it from being shorter."""

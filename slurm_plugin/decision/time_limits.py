@@ -17,6 +17,8 @@ from slurm_plugin.text.formatting import percent
 
 #: Slurm keeps time limits in minutes.
 MINUTE_S = 60.0
+#: A shorter limit is at least such a share shorter: less changes no place in a queue.
+_SHORTER = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,11 @@ def whole_minutes(seconds: float) -> float:
     120.0
     """
     return MINUTE_S * ceil(seconds / MINUTE_S)
+
+
+def is_worthwhile(limit_s: float, own_s: float) -> bool:
+    """Whether a limit is so much shorter than a job's own that it is worth asking for."""
+    return limit_s <= (1 - _SHORTER) * own_s
 
 
 def fitting(
@@ -64,12 +71,12 @@ def from_prediction(
 ) -> list[TimeLimits | None]:
     """Limit on each of ``counts`` that holds the run, and is shorter than what was asked for.
 
-    None for a count without a high quantile, or where it leaves nothing to shorten.
+    None for a count without a high quantile, or where it leaves too little to shorten.
     """
     # A job that asks for more than its last runs did may be a larger one.
     asked_s = max(table.asked_limit_s, asked.limit_s or 0.0)
     made, own_s = limits_on(table, counts, settings, asked, asked_s), asked.limit_s or inf
-    return [one if one and one.limit_s < own_s else None for one in made]
+    return [one if one and is_worthwhile(one.limit_s, own_s) else None for one in made]
 
 
 def limits_on(

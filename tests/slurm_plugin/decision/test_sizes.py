@@ -422,16 +422,16 @@ def test_node_counts_are_those_that_the_script_can_use(fields, counts):
 
 def test_an_input_file_fixes_the_tasks_of_an_advice():
     script = "#!/bin/sh\nsrun solver\n"
-    sizes = {"num_tasks": 4, "cpus_per_task": 2, "min_cpus": 8}
-    request = one_node(**sizes, script=script, input_text="numberOfSubdomains 4")
+    sizes = {"num_tasks": 2, "cpus_per_task": 2, "min_cpus": 4}
+    request = one_node(**sizes, script=script, input_text="numberOfSubdomains 2")
     reported = advice(request, tables=[sized(TASKS)])
-    assert reported.script_text.startswith("An input file says numberOfSubdomains 4: it does not")
+    assert reported.script_text.startswith("An input file says numberOfSubdomains 2: it does not")
 
 
 @pytest.mark.parametrize(
     ("fields", "layout", "text"),
     [
-        ({"num_tasks": 4, "cpus_per_task": 2}, TASKS, "6 tasks with 2 CPUs each have 12 CPUs."),
+        ({"num_tasks": 2, "cpus_per_task": 2}, TASKS, "6 tasks with 2 CPUs each have 12 CPUs."),
         ({"cpus_per_task": 4, "array_inx": "0-9"}, THREADS, "The numbers are those of one task of"),
         ({"cpus_per_task": 4}, THREADS, ""),
     ],

@@ -45,5 +45,7 @@ def test_no_count_is_named_that_the_cluster_lacks(seed, tmp_path_factory):
                 counts = [row.nodes for row in advice.rows] + [advice.nodes, advice.observe]
                 counts += [int(n) for n in re.findall(r"(\d+) nodes", said)]
                 assert max(filter(None, counts), default=0) <= MOST[table.unit], (job, advice)
+                # How many CPUs and GPUs others find free nothing says without a view.
+                assert table.unit is Unit.NODES or "keeps them free" not in advice.reason
                 asked += 1
     assert asked > 20

@@ -1,8 +1,6 @@
-"""Time limits of advice settle, and there is one from the first run on: over made-up stores."""
+"""Time limits of advice: one for all that ask, from the first run on; over made-up stores."""
 
 import re
-
-from slurm_plugin.reports.advice_text import options_of
 
 #: Limits that a job asks for, minutes; None: none.
 MINUTES = (None, 3, 10, 15, 45, 60, 240, 1440, 10080)
@@ -12,26 +10,6 @@ WEEK = 10080
 def asked(usual, minutes):
     options = {name: value for name, value in usual.options.items() if name != "time"}
     return usual._replace(options=options | ({"time": str(minutes)} if minutes else {}))
-
-
-def given(advice):
-    words = (word.removeprefix("--").partition("=") for word in options_of(advice).split())
-    return {name: value for name, _, value in words}
-
-
-def test_the_advised_limit_is_kept_when_it_is_asked_for(jobs):
-    named = 0
-    for _, usual, advise in jobs:
-        for minutes in MINUTES:
-            job = asked(usual, minutes)
-            advice = advise(job)
-            lines = {name: value for name, value in given(advice).items() if "time" in name}
-            if lines:
-                again = advise(job._replace(options=job.options | lines))
-                # The same count: the limit of another one is another one.
-                assert again.time_directive == "" or again.nodes != advice.nodes, (job, lines)
-                named += 1
-    assert named > 50
 
 
 def test_the_limit_that_is_advised_does_not_depend_on_the_one_asked_for(jobs):
