@@ -43,7 +43,7 @@ _QUANTITIES = (
     r"(?<![0-9A-Za-z.])(?!1\d{9}\.)(?:\d++\.\d++|\.\d++)(?:[eE][+-]?\d++)?(?![0-9A-Za-z.])",
     r"(?<![0-9A-Za-z.])\d++[eE][+-]?\d{1,3}+(?![0-9A-Za-z.])",
     r"(?<=[=\s\0,])[+-]\d++(?![0-9A-Za-z._-])",
-    r"(?<![0-9.])(?!(?:19|20)\d\d\.)\d++(?:\.\d++){2,}+(?![0-9A-Za-z])",
+    r"(?<![0-9.])(?!(?:19|20)\d\d\.)\d++(?:\.\d++){2,}(?!\.\d|[0-9A-Za-z])",
 )
 _KEPT = f"(?P<kept>{'|'.join(_QUANTITIES)})"
 
@@ -118,7 +118,7 @@ def _star(match: re.Match[str]) -> str:
 #: Characters of a field that are looked at, and of the name of an application.
 _LONGEST, _NAME_LENGTH = 4096, 100
 _PROCESS = r"(?P<process>\S++)"
-_RULE = rf"(?P<process>(?:(?!\.(?:\d+|{UUID})\.sh)\S)++)"
+_RULE = rf"(?P<process>(?:(?!\.(?:\d+|{UUID})\.sh)\S)+)"
 
 
 class EngineJob(NamedTuple):
@@ -156,7 +156,7 @@ ENGINES = (
         ("comment", "rule_"),
         {
             "name": rf"(?:\S+_)?{UUID}",
-            "comment": r"rule_(?P<process>(?:(?!_wildcards_)\S)++)(?:_wildcards_(?P<sample>.*))?",
+            "comment": r"rule_(?P<process>(?:(?!_wildcards_)\S)+)(?:_wildcards_(?P<sample>.*))?",
         },
         (
             ("command", r" --attempt (?P<attempt>\d{1,6})"),
@@ -173,7 +173,7 @@ ENGINES = (
     Engine(
         "nextflow",
         ("name", "nf-"),
-        {"name": r"nf-(?P<process>(?:(?!_\().)++)(?:_\((?P<sample>[^)]*+).*)?"},
+        {"name": r"nf-(?P<process>(?:(?!_\().)+)(?:_\((?P<sample>[^)]*+).*)?"},
     ),
     Engine(
         "submitit",
@@ -184,7 +184,7 @@ ENGINES = (
     Engine(
         "parsl",
         ("name", "parsl."),
-        {"name": r"parsl\.(?P<process>(?:(?!\.block-)\S)++)\.block-\S++"},
+        {"name": r"parsl\.(?P<process>(?:(?!\.block-)\S)+)\.block-\S++"},
     ),
     Engine(
         "cromwell",
@@ -214,7 +214,7 @@ ENGINES = (
     Engine(
         "ecflow",
         ("script", ".job"),
-        {"script": r"(?P<process>(?:(?!\.job\d)\S)++)\.job(?P<attempt>\d{1,6})"},
+        {"script": r"(?P<process>(?:(?!\.job\d)\S)+)\.job(?P<attempt>\d{1,6})"},
     ),
     Engine(
         "ondemand",

@@ -42,7 +42,7 @@ _WORDS = ("KPAR", "NPAR", "NCORE", "kpar", "npar", "ncore", "-nk", "-npool")
 
 def _expression(program: str, option: str) -> re.Pattern[str]:
     """Match a command from its program to its option or its end, and never look at a part again."""
-    before = rf"{program}(?:(?!{option})[^|;&\n])*+" if program else ""
+    before = rf"{program}(?:(?!{option})[^|;&\n])*" if program else ""
     return re.compile(f"{before}({option})" + ("?" if program else ""))
 
 
