@@ -5,7 +5,7 @@ Structures of msgspec where each submission makes some anew: a tenth of a datacl
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from math import inf
 from operator import attrgetter
 from typing import Any, NamedTuple, Self, TypeVar
@@ -79,14 +79,26 @@ class RawJob:
     @property
     def devices(self) -> dict[str, float]:
         """Devices in total by name, those of all types together."""
-        parts = ((name.partition("gres/"), n) for name, n in self.tres.items() if ":" not in name)
-        return {name: n for (_, gres, name), n in parts if gres}
+        return {name: self.tres[tres] for tres, name in _devices(tuple(self.tres))}
 
     @property
     def gpu_type(self) -> str:
         """Type of GPU that it asks for, to compare, in lower case; empty: any, or several."""
-        types = [name.lower() for name in self.tres if name.startswith(_GPU_TYPE)]
-        return types[0].removeprefix(_GPU_TYPE) if len(types) == 1 else ""
+        return _gpu_type(tuple(self.tres))
+
+
+# A queue of thousands of jobs has a few lists of resources.
+@lru_cache(maxsize=256)
+def _devices(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Name the resources that are devices of all types together, each with its device."""
+    parts = ((name, name.partition("gres/")) for name in names if ":" not in name)
+    return tuple((tres, name) for tres, (_, gres, name) in parts if gres)
+
+
+@lru_cache(maxsize=256)
+def _gpu_type(names: tuple[str, ...]) -> str:
+    types = [name.lower() for name in names if name.startswith(_GPU_TYPE)]
+    return types[0].removeprefix(_GPU_TYPE) if len(types) == 1 else ""
 
 
 class NodeRules(msgspec.Struct, frozen=True):
