@@ -21,17 +21,10 @@ from slurm_plugin.protocol.status_messages import WaitRow, Waits
 from slurm_plugin.reports.pending_text import PendingAnswer, answer_of, edit_row
 from slurm_plugin.slurm import sources
 from slurm_plugin.slurm.cluster_state import RawState
-from slurm_plugin.slurm.job_edit import Edit
+from slurm_plugin.slurm.job_edit import MOST_EDITS, Edit, offered
 from slurm_plugin.slurm.limit_reasons import BindingLimit, binding_limit, limit_reason
 from slurm_plugin.slurm.limits import ASSOC_MGR
-from slurm_plugin.slurm.pending_edits import (
-    MOST_EDITS,
-    OwnAccess,
-    edits_of,
-    offered,
-    qos_priorities,
-    waits_for_turn,
-)
+from slurm_plugin.slurm.pending_edits import OwnAccess, edits_of, qos_priorities, waits_for_turn
 from slurm_plugin.slurm.pending_job import PendingJob, pending_jobs
 from slurm_plugin.slurm.pending_reasons import Ends, explain_reason
 from slurm_plugin.slurm.queue_facts import QueueFacts, facts_of, starts_after

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from sacct_ingest.text.durations import duration_range, duration_text
-from slurm_plugin.slurm.job_edit import Edit
-from slurm_plugin.slurm.pending_edits import AT_ONCE_S
+from slurm_plugin.slurm.job_edit import AT_ONCE_S, Edit
 from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.slurm.pending_reasons import Ends, PendingReason
 from slurm_plugin.text.formatting import count, percent, printable, short_clock

@@ -5,22 +5,14 @@ or account of theirs; whether nodes are shared only operators change (src/slurmc
 `_update_job`, of 22.05 and 26.05).
 """
 
-from collections import defaultdict
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, floor, inf
 
-from sacct_ingest.text.durations import duration_text
+from sacct_ingest.text.durations import duration_text, slurm_time
 from slurm_plugin.slurm.cluster_state import RawPartition
-from slurm_plugin.slurm.job_edit import (
-    NO_LONGER,
-    Edit,
-    in_partition,
-    on_devices,
-    on_nodes,
-    shorter,
-    with_memory,
-)
+from slurm_plugin.slurm.job_edit import Edit
 from slurm_plugin.slurm.limit_reasons import (
     BindingLimit,
     LimitReason,
@@ -32,16 +24,17 @@ from slurm_plugin.slurm.limit_reasons import (
 from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.slurm.queue_facts import QueueFacts
 from slurm_plugin.slurm.start_plan import StartPlan
+from slurm_plugin.text.formatting import count
 
-#: A start up to this many seconds from now is one at once; a gain of less is none.
-AT_ONCE_S = 90.0
 #: Seconds of a hole that stay free: Slurm looks at its queue every half minute.
 _SPARE_S = 60.0
 #: Shares of a job's memory that are tried, and the least share of its limit that is offered.
 _LESS_MEMORY, _LEAST_LIMIT = (0.75, 0.5, 0.25), 0.1
-#: Changes of one job that are offered.
-MOST_EDITS = 5
-_MOST_ALIKE = 2  #: of one field
+#: What a shorter limit costs.
+_NO_LONGER = "if it needs no longer"
+_NO_MORE = "if it needs no more"
+_LONGER = "it may take longer on fewer"
+_OTHER_DEVICES = "if it runs on them, too"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,49 +92,11 @@ def edits_of(
     return list(reversed(distinct.values()))
 
 
-def offered(edits: Iterable[Edit]) -> list[Edit]:
-    """Choose the changes that are offered, the one with the earliest start first.
-
-    Of several sizes the first that is given is taken, unless a later one starts sooner.
-    """
-    kinds: defaultdict[str, list[Edit]] = defaultdict(list)
-    for one in filter(_is_sooner, edits):
-        alike = kinds[next(iter(one.fields), one.what)]
-        if not any(_as_soon(other, one) for other in alike):
-            alike.append(one)
-    chosen = [one for alike in kinds.values() for one in sorted(alike, key=_order)[:_MOST_ALIKE]]
-    return sorted(chosen, key=_order)[:MOST_EDITS]
-
-
-def _order(edit: Edit) -> tuple[bool, float, int]:
-    return (edit.start_s is None, edit.start_s or 0.0, len(edit.what))
-
-
-def _as_soon(other: Edit, edit: Edit) -> bool:
-    """Whether another size of the same is as soon, so that this one is not needed."""
-    if _SIZES.isdisjoint(edit.fields) or other.start_s is None or edit.start_s is None:
-        return False
-    return other.start_s < edit.start_s + AT_ONCE_S
-
-
-#: What of a job comes in sizes, the largest first.
-_SIZES = frozenset({"TimeLimit", "NumNodes", "MinMemoryCPU", "MinMemoryNode"})
-
-
 def _as_it_is(job: PendingJob, facts: QueueFacts, plan: StartPlan | None) -> float | None:
     """Give when a job starts that is not changed; None: not known, or never."""
     if job.reason == "BeginTime":
         return job.eligible_s
     return plan.start_s(job) if plan is not None and waits_for_turn(job, facts) else None
-
-
-def _is_sooner(edit: Edit) -> bool:
-    """Whether a change is worth it: by the queue run forward, else by limits."""
-    if edit.chance is not None:
-        return True
-    if edit.start_s is None:
-        return not edit.passes
-    return edit.gain_s is None or edit.gain_s > AT_ONCE_S
 
 
 def _planned(edit: Edit, plan: StartPlan | None, now_s: float | None) -> Edit:
@@ -337,7 +292,7 @@ def _holes(
             ends = (t for t in free.times_s if t > begin_s and free.free_at(t) < job.nodes)
             hole_s = next(ends, inf) - begin_s - _SPARE_S
             if least_s <= hole_s < job.limit_s:
-                caution = NO_LONGER
+                caution = _NO_LONGER
                 if predicted_s:
                     caution += f" (predicted: up to {duration_text(ceil(predicted_s / 60) * 60)})"
                 yield shorter(job, hole_s, caution)
@@ -414,3 +369,88 @@ def _shared(job: PendingJob) -> Iterator[Edit]:
             caution="only operators change that in the queue: cancel it and submit it anew",
             job=replace(job, exclusive=False),
         )
+
+
+def shorter(job: PendingJob, limit_s: float, caution: str = _NO_LONGER) -> Edit:
+    """Give a job a shorter time limit, in whole minutes."""
+    limit_s = max(limit_s // 60, 1) * 60
+    return Edit(
+        fields={"TimeLimit": slurm_time(limit_s)},
+        what=f"with a time limit of {duration_text(limit_s)}",
+        caution=caution,
+        job=replace(job, limit_s=limit_s),
+    )
+
+
+def on_nodes(job: PendingJob, nodes: int) -> Edit:
+    """Give a job fewer nodes; what it takes in all stays, but for memory of each node.
+
+    Of one number alone Slurm 22.05 takes only the least.
+    """
+    memory = job.tres.get("mem", 0.0)
+    if job.mem_cpu_mib is None:
+        memory = memory * nodes / max(job.nodes, 1)
+    made = replace(
+        job, nodes=nodes, max_nodes=nodes, tres={**job.tres, "node": nodes, "mem": memory}
+    )
+    more = nodes > job.nodes
+    return Edit(
+        fields={"NumNodes": f"{nodes}-{nodes}"},
+        what=f"on {count(nodes, 'node')}",
+        caution="" if more else _LONGER,
+        job=made,
+    )
+
+
+def with_memory(job: PendingJob, each_mib: int) -> Edit:
+    """Give a job less memory, for each CPU or each node as it asked."""
+    if job.mem_cpu_mib is not None:
+        name, of, total = "MinMemoryCPU", "CPU", float(each_mib * job.cpus)
+        made = replace(job, mem_cpu_mib=each_mib)
+    else:
+        name, of, total = "MinMemoryNode", "node", float(each_mib * job.nodes)
+        made = replace(job, mem_node_mib=each_mib)
+    return Edit(
+        fields={name: f"{each_mib}"},
+        what=f"with {each_mib}M of memory for each {of}",
+        caution=_NO_MORE,
+        job=replace(made, tres={**job.tres, "mem": total}),
+    )
+
+
+def in_partition(job: PendingJob, name: str) -> Edit:
+    """Put a job into another partition."""
+    return Edit(
+        fields={"Partition": name},
+        what=f"in partition {name}",
+        job=replace(job, partitions=(name,)),
+    )
+
+
+def on_devices(job: PendingJob, kind: str, other: str, *, in_queue: bool) -> Edit:
+    """Give a job devices of another type.
+
+    kind: type that it asks for, ``gpu:a100``.
+    other: the one instead.
+    in_queue: whether Slurm changes it of a job that waits: releases before 23.02 add the new type
+        to the old one, and the job never starts (src/slurmctld/job_mgr.c, ``_update_job``).
+    """
+    named = re.compile(rf"(?<=[:/]){re.escape(kind)}(?=[:=,]|$)")
+    devices = {name: named.sub(lambda _: other, value) for name, value in job.devices.items()}
+    # Slurm lists resources in lower case.
+    before, after = f"gres/{kind.lower()}", f"gres/{other.lower()}"
+    tres = {after if name == before else name: amount for name, amount in job.tres.items()}
+    made = replace(job, devices=devices, tres=tres)
+    changed = {name: value for name, value in devices.items() if value != job.devices[name]}
+    options = " ".join(
+        f"{name}={value}"
+        for name, value in made.device_options.items()
+        if value != job.device_options[name]
+    )
+    anew = f"{_OTHER_DEVICES}: Slurm changes this from 23.02 on; submit it anew with {options}"
+    return Edit(
+        fields=changed if in_queue else {},
+        what=f"with {other} in place of {kind}",
+        caution=_OTHER_DEVICES if in_queue else anew,
+        job=made,
+    )

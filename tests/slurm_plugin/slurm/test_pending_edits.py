@@ -6,8 +6,9 @@ from math import inf
 import pytest
 
 from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawPartition, RawReservation, RawState
+from slurm_plugin.slurm.job_edit import offered
 from slurm_plugin.slurm.limit_reasons import binding_limit, limit_reason
-from slurm_plugin.slurm.pending_edits import OwnAccess, edits_of, offered
+from slurm_plugin.slurm.pending_edits import OwnAccess, edits_of
 from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.slurm.queue_facts import facts_of
 from slurm_plugin.slurm.slurm_conf import SlurmConf

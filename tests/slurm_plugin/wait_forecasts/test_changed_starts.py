@@ -6,8 +6,8 @@ from math import log
 import pytest
 
 from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawPartition, RawReservation, RawState
-from slurm_plugin.slurm.job_edit import Edit, on_devices, on_nodes, shorter
-from slurm_plugin.slurm.pending_edits import offered
+from slurm_plugin.slurm.job_edit import Edit, offered
+from slurm_plugin.slurm.pending_edits import on_devices, on_nodes, shorter
 from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.wait_forecasts.changed_starts import ChangedStarts, compared
