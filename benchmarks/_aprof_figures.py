@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import _unlike_networks
 from aprof_accuracy import rows_of, simulations
 
 
@@ -14,4 +15,9 @@ def figures(directory: Path, *, quick: bool) -> dict[str, list[dict[str, Any]]]:
         for test, result in simulations(1 if quick else 10).items()
         for row in rows_of(test, result)
     ]
-    return {"aprof, within and across clusters: two simulated clusters": rows}
+    return {
+        "aprof, within and across clusters: two simulated clusters": rows,
+        "aprof, a form with the network: errors in percent on the next type, synthetic": (
+            _unlike_networks.table(2 if quick else 25)
+        ),
+    }

@@ -112,6 +112,8 @@ _INDEPENDENT = 1e-10
 _TINY = 1e-300
 #: Part of what is asked that may lie where no observation does.
 _OUTSIDE = 1e-3
+#: An interval is open from here on (log time); numbers end soon after.
+_WIDEST = 500.0
 #: Standard deviation that a single run has at least, as a share of its time.
 _NOISE = 0.01
 #: Contributions that grow with their amount: the load of the input (section 2.3).
@@ -279,6 +281,7 @@ class ProductFit:
         free = self.count - len(self.theta)
         # As a factor, so that no bound reaches zero.
         width = float(student.ppf((1 + level) / 2, free)) * sqrt(new_run) / time_s
+        width = min(width, _WIDEST)
         nodes = int(amounts.get("nodes", 1))
         low, high = time_s * np.exp(-width), time_s * np.exp(width)
         return Prediction(nodes, time_s, float(low), float(high), level, sqrt(of_mean) / time_s)

@@ -171,6 +171,7 @@ WAYS: dict[str, tuple[Way, float]] = {
     "aprof, load": (partial(_product, "load"), 0.25),
     "aprof, memory": (partial(_product, "memory"), 0.30),
     "aprof, CPU and memory": (partial(_product, "cpu_memory"), 0.30),
+    "aprof, CPU and network": (partial(_product, "cpu_network"), 0.30),
     "CPU speed": (partial(_scaled, "cpu"), 0.30),
     "memory speed": (partial(_scaled, "memory"), 0.40),
     "unchanged": (_unchanged, 0.60),

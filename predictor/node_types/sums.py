@@ -23,6 +23,7 @@ FORMS: dict[str, tuple[str, ...]] = {
     "memory": ("nodes", "memory"),
     "cpu_tasks": ("nodes", "tasks", "cpu"),
     "cpu_memory": ("nodes", "cpu", "memory"),
+    "cpu_network": ("nodes", "cpu", "network"),
     "load": ("nodes", "cpu", "load"),
 }
 
@@ -97,6 +98,8 @@ def add_runs(store: Store, types: NodeTypes) -> int:
     """
     if not types.types:
         return 0
+    measured = {"nodes", "tasks"}.union(*(one.figures for one in types.types.values()))
+    store.sums.fill([form for form, needed in FORMS.items() if measured.issuperset(needed)], fold)
     # Runs on nodes of unknown type are examined again: they have the empty basis.
     bases = [basis_of(one) for one in types.types.values()]
     return sum(
@@ -125,4 +128,5 @@ def merge(into: Store, given: Iterable[list[Contribution]]) -> int:
     given: the other's, in batches.
     Raises sacct_ingest.errors.StoreError: a store cannot be read or written.
     """
+    into.sums.fill(tuple(FORMS), fold)
     return sum(into.sums.take(batch, tuple(FORMS), fold, fresh=False) for batch in given)

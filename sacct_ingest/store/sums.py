@@ -97,6 +97,21 @@ class NodeSums(StoreTable):
             mark_identities(connection, identities)
         return len(changed)
 
+    def fill(self, forms: Sequence[str], fold: Fold) -> None:
+        """Make the sums of forms that the store has none of, as a newer release may have more.
+
+        forms, fold: as of `take`, which takes for granted that stored contributions are in them.
+        """
+        with writing(self._engine) as connection:
+            counters.lock(connection, "sums")
+            there = set(connection.scalars(sa.select(sums.c.form).distinct()))
+            missing = [form for form in forms if form not in there]
+            if not missing:
+                return
+            for part in connection.execute(sa.select(*_COLUMNS)).partitions(BATCH):
+                given = [Contribution(**row._mapping) for row in part]
+                _fold(connection, given, {}, missing, fold)
+
     def partition_types(self) -> list[tuple[str, str, str]]:
         """Cluster, partition and node type of what ran, each once."""
         columns = [runs.c.cluster, runs.c.partition, contributions.c.node_type]

@@ -63,8 +63,3 @@ def test_read_in_place_where_that_is_hidden_behind_computing(clusters):
         link.transfer("raw")
         planned, first, took = judged(link, "hidden", tasks)
         assert (planned, first) == ("read in place", "read in place"), took
-    # Where reading takes longer than computing at the slow place does, it is not hidden.
-    with clusters.link(3) as link:
-        link.transfer("raw")
-        plan = link.planned(link.workflow("open", tasks, SIZE))
-        assert way_of(plan) == "stayed"

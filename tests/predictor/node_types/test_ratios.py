@@ -38,6 +38,36 @@ def test_where_another_type_ran_the_way_that_was_right_there_is_believed():
     )
 
 
+def test_an_application_of_the_network_goes_by_a_form_that_has_it():
+    """Half of a run is the CPU's, half the network's; both were measured of five node types."""
+    speeds = {"a": (1, 1), "b": (2, 1), "c": (1, 4), "d": (2, 3), "new": (4, 2)}
+    figures = {k: {"cpu": 100.0 * cpu, "network": 1e9 * net} for k, (cpu, net) in speeds.items()}
+
+    def time_s(kind):
+        cpu, net = speeds[kind]
+        return 100 / cpu + 100 / net
+
+    forms = {"cpu": ("nodes", "cpu"), "cpu_network": ("nodes", "cpu", "network")}
+    sums = {
+        kind: {
+            name: Sums.none(resources).add_all([
+                ({"nodes": float(n), **figures[kind]}, time_s(kind) / n) for n in (1, 2, 4, 8)
+            ])
+            for name, resources in forms.items()
+        }
+        for kind in speeds
+        if kind != "new"
+    }  # fmt: skip
+    evidence = TypeEvidence(reference="a", figures=figures, sums=sums)
+    observed = {
+        kind: ObservedRatios((1, 8), (math.log(time_s(kind) / time_s("a")),) * 2, (1e-4, 1e-4))
+        for kind in ("b", "c", "d")
+    }
+    believed = believe(evidence, observed, "new")
+    said = ratio_at(believed, evidence, "new", None, (1, 8)).mean
+    assert said.tolist() == pytest.approx([math.log(75 / 200)] * 2, abs=0.02)
+
+
 def test_runs_of_unlike_sizes_are_told_apart_by_the_load_of_their_tags():
     """Half of a run goes with the CPU; the fast nodes had the large problems."""
 

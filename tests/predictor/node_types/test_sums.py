@@ -1,6 +1,7 @@
 """aprof's sums in a store: each run once, whatever comes twice, late, changed or from elsewhere."""
 
 import random
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -107,6 +108,32 @@ def test_the_size_of_a_tag_is_the_load(store):
     assert stored["tag", "ann/wrf", "old", "cpu"].count == 5
     both = stored["tag", "ann/wrf", "old", "load"].merge(stored["tag", "ann/wrf", "new", "load"])
     assert (both.resources, both.count) == (("nodes", "cpu", "load"), 8)
+
+
+def with_network():
+    """Profiles of nodes whose network was measured, too."""
+    return [replace(one, at_s=2.0, net_bandwidth_bytes_per_s=1e9) for one in profiles()]
+
+
+def test_a_form_that_a_store_has_not_yet_is_filled_from_all_of_its_runs(
+    store, tmp_path, monkeypatch
+):
+    """An older release had no form with the network; all that it took is in the new one, once."""
+    store.profiles.add(with_network())
+    store.runs.add(runs())
+    with monkeypatch.context() as older:
+        older.setattr(sums, "FORMS", {k: v for k, v in FORMS.items() if k != "cpu_network"})
+        add(store)
+    assert not [key for key in all_sums(store) if key[3] == "cpu_network"]
+    store.runs.add([msgspec.structs.replace(runs()[0], elapsed_s=500.0), *runs(20)])
+    add(store)
+    with other_store(tmp_path) as fresh:
+        fresh.profiles.add(with_network())
+        fresh.runs.add([msgspec.structs.replace(runs()[0], elapsed_s=500.0), *runs()[1:]])
+        fresh.runs.add(runs(20))
+        add(fresh)
+        assert same(store, fresh)
+    assert all_sums(store)["tag", "ann/wrf", "old", "cpu_network"].count == 8
 
 
 def test_the_order_does_not_matter(store, tmp_path):
