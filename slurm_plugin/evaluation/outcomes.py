@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from sacct_ingest.records import DecisionRow, KeyLevel, StandingRow
+from sacct_ingest.records import LEARNING, DecisionRow, KeyLevel, StandingRow
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.scripts.signature import names_of
 from sacct_ingest.store import ArrayRow, RunRow
@@ -365,6 +365,7 @@ class OutcomeTally:
                 **self._of_applications[name],
             )
             for name, one in self._applications.items()
+            if not names_of(name)[1].startswith(LEARNING)
         )
         return tuple(sorted(rows, key=lambda row: (-row.decisions, row.application)))
 

@@ -263,6 +263,12 @@ def test_applications_are_sorted_by_decisions_then_name():
     ]
 
 
+def test_runs_that_learning_made_are_no_applications():
+    made = decision(label="", name="nimo-learn-blast-0b65fd7ea5fd-0", applied=False)
+    rows = by_application([(made, run()), (decision(label="blast"), run())])
+    assert [(row.application, row.decisions) for row in rows] == [("blast", 1)]
+
+
 def test_summary_counts_modes_actions_and_reasons():
     pairs = [
         (decision(at_s=AT_S), run()),
