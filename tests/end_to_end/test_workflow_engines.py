@@ -127,8 +127,8 @@ def run_engine(site, engines, *argv, stdin=""):
 
 def learnt(site):
     """Ingest and fit; give the runs by tag, without the user."""
-    ids = site.cluster.run("squeue", "-h", "-a", "-t", "all", "-o", "%A").stdout.split()
-    site.cluster.wait(*map(int, ids), accounted=True)
+    ids = site.cluster.run("squeue", "-h", "-a", "-t", "all", "-o", "%F").stdout.split()
+    site.cluster.wait(*{int(one) for one in ids}, accounted=True)
     site.learn()
     with Store.open(site.nimod.store) as store:
         by_key = dict(store.runs.by_key(KeyLevel.TAG))
@@ -255,6 +255,22 @@ def test_requests_go_by_inputs_that_differ_by_a_factor_of_a_hundred(sorting, eng
         assert {state for state, *_ in asked.values()} == {JobState.COMPLETED}
         assert asked[max(sizes)][1] > 1.5 * asked[min(sizes)][1]
         assert sum(mib for _, mib, _ in asked.values()) < len(sizes) * 1500 / 2
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_tasks_of_an_array_get_the_sizes_of_their_own_inputs_afterwards(sorting, engines):
+    site, numbers = sorting, sorting.cluster.layout.work / "numbers"
+    before = {one.job_id for one in learnt(site).get("snakemake:sort", [])}
+    run_engine(site, engines, *SNAKEMAKE, "sizes=1-3-8", "--slurm-array-jobs", "all")
+    learnt(site)
+    site.nimod.run("ingest", "--stat")
+    new = [one for one in learnt(site)["snakemake:sort"] if one.job_id not in before]
+    assert len({one.array_job_id for one in new} - {None}) == 1
+    assert {one.state for one in new} == {JobState.COMPLETED}
+    expected = sorted(f"1Ktxt={(numbers / f'{size}.txt').stat().st_size}" for size in (1, 3, 8))
+    assert sorted(str(one.inputs) for one in new) == expected
+    assert not any(SAMPLE in one.attributes for one in new)
 
 
 @pytest.mark.long
