@@ -4,6 +4,7 @@ It goes with the chosen count, also where the count stays.
 """
 
 from predictor.application.request import for_request
+from predictor.prediction_table import PredictionTable
 from predictor.table import verdict_at
 from sacct_ingest.text.durations import slurm_time
 from sacct_ingest.text.tag import Tag
@@ -72,12 +73,19 @@ def _unsure(case: Situation, decided: Decision) -> str:
     for n in counts:
         if n not in sure:
             where = f"{request.unit.counted(n)} is {verdict_at(table, n).value}"
-            details = "".join(f" ({one.text})" for one in table.problems[:1])
-            return f"the prediction on {where}{details}"
+            return f"the prediction on {where}{_details(table, n)}"
     if not table.tails:
         runs = "one run does" if table.runs == 1 else f"{table.runs} runs do"
         return f"its {runs} not say how long the longest take"
     return ""
+
+
+def _details(table: PredictionTable, nodes: int) -> str:
+    """Say what is wrong with the prediction on a count: where it ran, nothing of other counts."""
+    ran = nodes in (point.nodes for point in table.observed)
+    problems = (one.text for one in table.problems if not (ran and one.name == "no_curve"))
+    text = next(problems, "")
+    return f" ({text})" if text else ""
 
 
 _WORD = TagWord(

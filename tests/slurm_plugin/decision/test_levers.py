@@ -5,6 +5,8 @@ from collections import Counter
 import msgspec
 import pytest
 
+from predictor.problems import Problem
+from predictor.types import Verdict
 from slurm_plugin.config.setting_types import Mode, SoftUse
 from slurm_plugin.config.settings import Config, TimeLimit
 from slurm_plugin.decision import service as deciding
@@ -14,7 +16,8 @@ from slurm_plugin.decision.levers.lever import Lever, TagWord
 from slurm_plugin.decision.policy import Action
 from slurm_plugin.protocol.decision_messages import Change
 from tests.slurm_plugin.decision.requests_of_all_shapes import SITES, requests, service
-from tests.slurm_plugin.made import NOW, job
+from tests.slurm_plugin.decision.submitting import advisor, submit
+from tests.slurm_plugin.made import NOW, job, table
 
 PLANNED = Config(mode=Mode.ENFORCE, time_limit=TimeLimit(soft=SoftUse.ON))
 
@@ -107,6 +110,17 @@ def test_a_new_lever_is_one_file(monkeypatch):
     assert "nimo: this job is red" in others
     assert others[-1] == "nimo: colour=red changes nothing: there is none; it takes paint"
     assert row.given_place == "red"
+
+
+def test_of_a_count_that_ran_no_other_counts_are_called_missing():
+    few = Problem("no_curve", "finished runs on 4 nodes only; a curve needs 3 node counts")
+    made = table(nodes=(4,), observed=(4,), verdict=Verdict.DOUBTFUL, problems=(few,))
+    request = job(comment="nimo:time=set", min_nodes=4, max_nodes=4)
+    answer, _ = submit(advisor(tables=[made]), request)
+    assert answer.message == (
+        "nimo: time=set changes nothing: the prediction on 4 nodes is doubtful; "
+        "it takes enough of your own runs for a reliable prediction"
+    )
 
 
 def test_a_lever_refuses_a_job_in_words(monkeypatch):
