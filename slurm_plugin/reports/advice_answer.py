@@ -15,27 +15,33 @@ _MOST_SENTENCES = 2
 _AT_ONCE_S = 60.0
 #: Verdicts on a run time, but for the best.
 _DOUBTS = {"doubtful": "doubtful", "refused": "unreliable"}
+#: Sentences that say no more.
+_VERDICTS = frozenset({
+    "The prediction is doubtful.", "The prediction is not reliable enough."
+})  # fmt: skip
 #: A certain chance: nothing is sure.
 _SURE = 0.99
 
 
-def answer(advice: Advice, *, every_sentence: bool = False) -> str:
+def answer(advice: Advice, *, every_sentence: bool = False, width: int | None = None) -> str:
     """Give the headline, the lines to paste, and what matters most about them.
 
     every_sentence: all of them, not only the first.
+    width: columns that the headline has to fit into, so that lines to paste are right below it;
+        None: any.
     """
     lines = lines_to_paste(advice)
-    headline = _headline(advice, ends=" Ask for:" if lines else "")
-    opening = answered(advice) is None and advice.verdict_text
-    sentences = [one for one in _sentences(advice) if one and one != opening]
-    if every_sentence and advice.rows and advice.verdict_text not in sentences:
-        sentences.append(advice.verdict_text)
-    shown = sentences if every_sentence else sentences[:_MOST_SENTENCES]
-    # Runs that failed, how sure the lines are, and what comes of the job without them.
-    first = (advice.failure_text, advice.submit_text, advice.time_text)
-    shown = [one for one in first if one] + shown
+    headline = _headline(advice, ends=" Ask for:" if lines else "", width=width)
+    matters = [one for one in _that_matter(advice) if one]
+    others = [one for one in _others(advice) if one]
+    if every_sentence and advice.rows and advice.verdict_text not in [*matters, *others]:
+        others.append(advice.verdict_text)
+    if advice.guess and advice.rows and not every_sentence:
+        others = []  # a guess is one sentence
+    room = len(others) if every_sentence else max(_MOST_SENTENCES - len(matters), 0)
     later = "\n".join(filter(None, (advice.begin_text, advice.begin_directive)))
-    return "\n\n".join(filter(None, ("\n".join([headline, *lines]), "\n".join(shown), later)))
+    said = "\n".join([*matters, *others[:room]])
+    return "\n\n".join(filter(None, ("\n".join([headline, *lines]), said, later)))
 
 
 def answered(advice: Advice) -> Row | None:
@@ -61,20 +67,35 @@ def chance_text(chance: float | None) -> str:
     return ">99 %" if chance > _SURE else "<1 %" if chance < 1 - _SURE else fmt.percent(chance)
 
 
-def _headline(advice: Advice, *, ends: str) -> str:
+def _headline(advice: Advice, *, ends: str, width: int | None) -> str:
+    """Give the answer in one line; what the table has, too, is left out where it is too long."""
     row = answered(advice)
+    if row is None and advice.guess:
+        row = next(iter(advice.rows), None)
     if row is None:
         return f"{advice.verdict_text}{ends}"
     size = advice.unit.counted(row.nodes)
     where = f" in partition {fmt.printable(advice.partition)}" if advice.partition else ""
     if advice.guess:
-        return f"About {duration_text(row.time_s)} on {size}{where}, a guess.{ends}"
+        return f"{_time(advice, row, f'{size}{where}')}; {_guessed(advice)}{ends}"
     doubt = f", {_DOUBTS[advice.verdict]}" if advice.verdict in _DOUBTS else ""
+    long = f"{_time(advice, row, f'{size}{where}{doubt}')}{_starts(row)}.{ends}"
+    short = f"{_time(advice, row, f'{size}{doubt}')}."
+    texts = [long, long.removesuffix(ends), f"{short}{ends}", short]
+    return next((one for one in texts if width is None or len(one) <= width), short)
+
+
+def _time(advice: Advice, row: Row, where: str) -> str:
+    """Say how long it runs, and how sure that is."""
     if row.unbounded or row.high_s is None:
-        return f"Over {duration_text(row.low_s)} on {size}{where}{doubt}{_starts(row)}.{ends}"
+        return f"Over {duration_text(row.low_s)} on {where}"
     runs = f"{_share(advice.confidence)} runs: {duration_range(row.low_s, row.high_s)}"
-    time = duration_text(row.time_s)
-    return f"About {time} on {size}{where}{doubt} ({runs}){_starts(row)}.{ends}"
+    return f"About {duration_text(row.time_s)} on {where} ({runs})"
+
+
+def _guessed(advice: Advice) -> str:
+    """Say whose jobs a guess is made of."""
+    return f"{advice.verdict_text[:1].lower()}{advice.verdict_text[1:]}"
 
 
 def _share(confidence: float) -> str:
@@ -96,26 +117,39 @@ def _starts(row: Row) -> str:
     return f"; starts {about} {duration_text(row.wait_s)}"
 
 
-def _sentences(advice: Advice) -> Iterator[str]:
-    """Give what there is to say, the most urgent first."""
+def _that_matter(advice: Advice) -> Iterator[str]:
+    """Give what keeps the job from its result, or from being what is answered; the worst first."""
+    yield advice.failure_text
     yield advice.comment_text
     yield fmt.printable(advice.script_text)
+    yield advice.submit_text
     yield advice.awaited_text
     yield _deadline(advice)
     yield advice.limit_text
     yield advice.size_text
+    yield advice.time_text
+
+
+def _others(advice: Advice) -> Iterator[str]:
+    """Give what there is to say besides: how sure it is, what is gained, how to make it surer."""
     sure = advice.verdict == "reliable"
     if not sure:
-        yield _doubt(advice) or (advice.verdict_text if advice.rows else "")
+        verdict = advice.verdict_text if advice.rows else ""
+        yield _doubt(advice) or _beside_headline(verdict)
     if not advice.directive:
-        yield advice.reason
+        yield _beside_headline(advice.reason)
     yield _change(advice)
     if advice.directive and not advice.deadline_text:
-        yield advice.reason
+        yield _beside_headline(advice.reason)
     if sure:
         yield _doubt(advice)
     yield from advice.problems[1:]
     yield f"{advice.energy_text}." if advice.energy_text else ""
+
+
+def _beside_headline(text: str) -> str:
+    """Give a sentence, but for the verdict alone, which the headline has."""
+    return "" if text in _VERDICTS else text
 
 
 def _doubt(advice: Advice) -> str:
@@ -123,7 +157,8 @@ def _doubt(advice: Advice) -> str:
     if not advice.problems or not advice.observe:
         return "".join(advice.problems[:1])
     size = advice.unit.counted(advice.observe)
-    return f"{advice.problems[0]}  To make the prediction surer, run it once on {size}."
+    why = advice.problems[0].removesuffix(".")
+    return f"{why}: one run on {size} would make the prediction surer."
 
 
 def _deadline(advice: Advice) -> str:
@@ -131,7 +166,7 @@ def _deadline(advice: Advice) -> str:
         return ""
     if advice.deadline_text:
         return "\n".join(filter(None, (advice.deadline_text, _cheapest(advice))))
-    when = fmt.clock(advice.deadline_s)
+    when = fmt.short_clock(advice.deadline_s)
     if advice.meets_deadline:
         return " ".join(filter(None, (f"The deadline {when} can be made.", _cheapest(advice))))
     return f"NIMO cannot tell whether the deadline {when} can be made."
@@ -144,8 +179,7 @@ def _cheapest(advice: Advice) -> str:
     row = next(row for row in advice.rows if row.nodes == advice.cheapest_sure)
     return (
         f"{advice.unit.counted(row.nodes)} {'makes' if row.nodes == 1 else 'make'} it "
-        f"with a chance of {chance_text(row.chance)} (asked: {fmt.percent(advice.sure)}) "
-        f"for the fewest {advice.unit.word}-hours."
+        f"with a chance of {chance_text(row.chance)} for the fewest {advice.unit.word}-hours."
     )
 
 

@@ -39,8 +39,11 @@ def render(
     options: columns, order and titles of the table that the user asks for.
     Raises NoColumn: the options name a column that there is not.
     """
-    yield fmt.wrapped(answer(advice, every_sentence=verbose), width)
+    yield fmt.wrapped(answer(advice, every_sentence=verbose, width=width), width)
     rows = advice.rows if every else _around(advice)
+    plain = options in {None, cols.TableOptions()} and not (every or verbose)
+    if advice.guess and len(rows) == 1 and plain and not (advice.partitions or advice.layouts):
+        return  # the one sentence of a guess has it all
     table = cols.Table(_columns(advice, now_s), rows).text(options, width=width)
     hidden = len(advice.rows) - len(rows)
     less = f"{len(rows)} of {len(advice.rows)} counts are shown; --all shows all." if hidden else ""

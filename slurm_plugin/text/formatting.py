@@ -14,6 +14,8 @@ RECOGNISED = {
     "user": "user only",
 }
 
+#: Moments nearer than this are said to the second.
+_NEAR_S = 3600.0
 #: From here on six digits are less than a whole number has.
 _LARGE = 1e6
 
@@ -50,6 +52,17 @@ def clock_between(
         for (before, _), (date, clock) in pairwise(dates)
     ]
     return f"{words[0]} ({words[1]} to {words[2]})" if len(words) > 1 else words[0]
+
+
+def spoken_clock(epoch_s: float, now_s: float) -> str:
+    """Write a moment as people say it: to the second within an hour of now, else to the minute.
+
+    >>> len(spoken_clock(1000.0, 0.0)), len(spoken_clock(9000.0, 0.0))
+    (14, 11)
+    """
+    near = abs(epoch_s - now_s) < _NEAR_S
+    moment = datetime.fromtimestamp(epoch_s).astimezone()
+    return moment.strftime("%m-%d %H:%M:%S" if near else "%m-%d %H:%M")
 
 
 def percent(share: float | None, digits: int = 0) -> str:

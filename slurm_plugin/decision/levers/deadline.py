@@ -20,7 +20,7 @@ from slurm_plugin.decision.request import Request
 from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.time_limits import MINUTE_S
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.text.formatting import clock, count, percent
+from slurm_plugin.text.formatting import count, percent, spoken_clock
 
 
 def _adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustment | None:
@@ -92,11 +92,11 @@ def _runs(one: Prediction) -> str:
 
 
 def _too_long(best: Option, request: Request, deadline_s: float, begin_s: float) -> list[str]:
-    one = best.prediction
+    one, until = best.prediction, spoken_clock(begin_s + best.prediction.high_s, begin_s)
     return [
-        f"this job is not expected to make its deadline, {clock(deadline_s)}",
+        f"this job is not expected to make its deadline, {spoken_clock(deadline_s, begin_s)}",
         f"{_which(best, request)}, it runs for {_runs(one)}: even if it "
-        f"starts at {clock(begin_s)}, that may last until {clock(begin_s + one.high_s)}",
+        f"starts at {spoken_clock(begin_s, begin_s)}, that may last until {until}",
     ]
 
 
@@ -108,16 +108,16 @@ def _limit_too_long(
         which = "--time-min"
     latest_s = request.latest_start_s(request.limit_s)
     limit = f"its {which} of {duration_text(limit_s)}"
-    deadline = f"its deadline, {clock(deadline_s)}"
+    deadline = f"its deadline, {spoken_clock(deadline_s, begin_s)}"
     lines = [f"Slurm does not start this job: {limit} reaches beyond {deadline}"]
     if begin_s <= latest_s:
         left_s = latest_s - begin_s
         soon = f"within {duration_text(left_s)}" if left_s >= 1 else "at once"
-        start = f"it starts {soon}, by {clock(latest_s)}"
+        start = f"it starts {soon}, by {spoken_clock(latest_s, begin_s)}"
         lines = [f"this job should make {deadline}, if {start}: later {limit} is too long"]
     enough_s = best and (best.fitting_limit_s or best.limit_s)
     if best and enough_s and begin_s + enough_s <= deadline_s - STARTING_S:
-        time, start = slurm_time(enough_s), clock(begin_s)
+        time, start = slurm_time(enough_s), spoken_clock(begin_s, begin_s)
         where = count(best.nodes, "node")
         lines.append(f"on {where}, --time={time} is enough if it starts at {start}")
     elif (left_s := deadline_s - begin_s - STARTING_S) >= MINUTE_S:
@@ -153,8 +153,8 @@ def _start_unsure(best: Option, request: Request, deadline_s: float, begin_s: fl
         wait = f"within {duration_text(best.wait_s)}"
         start = f"it starts {wait} if the jobs before it take their whole time limits"
     return [
-        f"this job makes its deadline, {clock(deadline_s)}, only if it starts{time} by "
-        f"{clock(latest_s)}",
+        f"this job makes its deadline, {spoken_clock(deadline_s, begin_s)}, only if it "
+        f"starts{time} by {spoken_clock(latest_s, begin_s)}",
         f"{_which(best, request)}, {start}; it runs for {_runs(one)}",
     ]
 

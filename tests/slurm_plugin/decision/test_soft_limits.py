@@ -22,7 +22,7 @@ from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.query_messages import Explanation, explanation_of
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.reports.why_text import explain
-from slurm_plugin.text.formatting import clock
+from slurm_plugin.text.formatting import spoken_clock
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.made import NOW, cluster, history, job, partition, stored, table, thrifty
 
@@ -199,7 +199,7 @@ def test_a_job_that_its_limit_would_end_at_once_is_told_whatever_nimo_makes_of_i
     due = {"deadline": f"uts{NOW + 900:.0f}", "time_limit": 15, "min_nodes": 16, "max_nodes": 16}
     answer, _ = submit(advisor(tables=[learned]), job(**due | fields))
     assert answer.action == "keep"
-    assert f"{clock(NOW)}" in answer.message.partition("\n")[0]
+    assert spoken_clock(NOW, NOW) in answer.message.partition("\n")[0]
     assert named in answer.message
     assert not submit(advisor(), job(**due | {"time_limit": 8}))[0].message
 

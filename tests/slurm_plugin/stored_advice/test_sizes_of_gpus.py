@@ -60,4 +60,4 @@ def test_without_numbers_that_explain_anything_gpus_are_no_other_layout(tmp_path
     fitted(tmp_path, ran)
     said = advised(tmp_path, "-v", *size(4), "app.sh", "other")
     assert "All runs had no GPUs" not in said
-    assert "a guess" in said
+    assert "low confidence" in said
