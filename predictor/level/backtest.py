@@ -12,7 +12,7 @@ from statistics import median
 
 from msgspec import structs
 
-from predictor.curves.from_runs import build
+from predictor.curves.from_runs import build, follow, started
 from predictor.level import record as records
 from predictor.level.calibration import BacktestSettings, Calibrator, JudgedPrediction
 from predictor.level.distribution import WINDOW
@@ -41,8 +41,10 @@ class ExpertPanel:
     ) -> None:
         ordered, self.same = in_order(runs), same
         past = [run for run in ordered if not run.censored][-WINDOW:]
+        if same and curve is None:
+            past = at_present_level(past)
         self._latest = {run.nodes: run.limit_s or math.inf for run in past}
-        self._experts = Experts(past, curve, around, same=same)
+        self._experts = Experts(past, curve, around, same=same, bounded=True)
         self._guesses: dict[tuple[int, float], Guesses] = {}
 
     def ask(self, nodes: int, limit_s: float | None = None) -> Guesses:
@@ -87,6 +89,17 @@ class NextRun:
 def in_order(runs: Sequence[Sample]) -> list[Sample]:
     """Sort runs in the order of their ends, and always the same."""
     return sorted(runs, key=lambda run: (run.end_s, run.nodes, run.elapsed_s, run.limit_s))
+
+
+def at_present_level(past: list[Sample]) -> list[Sample]:
+    """Leave out runs from before the level shifted, on counts that ran since; the newest last.
+
+    A curve follows shifts by itself.
+    """
+    _, drift = follow(past)
+    if drift is None:
+        return past
+    return [run for run in past if run.nodes not in drift.renewed or started(run) >= drift.since_s]
 
 
 def recorded(record: records.Record) -> tuple[Recorded, ...]:
@@ -164,6 +177,8 @@ class _Backtest:
             return
         if self._without_median(run):
             return
+        if self._same and curve is None:
+            past = at_present_level(past)
         limit = run.limit_s or math.inf
         settings = self._settings
         asked = RunRequest(run.nodes, limit)

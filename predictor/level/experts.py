@@ -129,6 +129,8 @@ EXPERTS = (
 ALIKE, LATELY, LAST, FIVE, CURVE, LEVEL, BOTH, MIXED = range(len(EXPERTS))
 #: Runs that define the latest level of a curve.
 _LEVEL = 3
+#: Runs of a count from which on no curve is outside what they took.
+_MEASURED = 3
 #: How run time falls with the nodes without any data: T ~ nodes to this power.
 SLOPE = -0.6
 
@@ -167,12 +169,20 @@ class Experts:
     curve: the curve through them; None: there is none.
     around: runs of the same user.
     same: they are taken to be one application on one problem.
+    bounded: what enough runs of one application took on a count is not overruled there.
     """
 
     def __init__(
-        self, past: Sequence[Sample], curve: CurveAt | None, around: Around = (), *, same: bool
+        self,
+        past: Sequence[Sample],
+        curve: CurveAt | None,
+        around: Around = (),
+        *,
+        same: bool,
+        bounded: bool = False,
     ) -> None:
         self._past, self._curve, self._same = past, curve, same
+        self._bounded = same and bounded
         self._own = _arrays(past[-WINDOW:])
         self._over = _over_limit(self._own)
         # Who has many runs of this application needs no others.
@@ -204,7 +214,8 @@ class Experts:
             both = (curve[0] + simple[ALIKE]) / 2 if simple else None
             logs[CURVE:] = [curve[0], curve[0] + self._level, both]
         longest = math.log(asked.limit_s)
-        capped = tuple(None if log is None else min(log, longest) for log in logs)
+        low, high = self._measured(here)
+        capped = tuple(None if log is None else min(max(log, low), high, longest) for log in logs)
         return Guesses(
             capped,
             len(here),
@@ -212,6 +223,12 @@ class Experts:
             self._samples(asked) if simple else None,
             math.inf if self._same else longest + float(self._over.max()),
         )
+
+    def _measured(self, here: Sequence[float]) -> tuple[float, float]:
+        """Give the ends of what runs of a count took, where they are enough."""
+        if not self._bounded or len(here) < _MEASURED:
+            return -math.inf, math.inf
+        return math.log(min(here)), math.log(max(here))
 
     def _samples(self, asked: RunRequest) -> Samples:
         """Give earlier runs as possible answers; on other counts as if on this one."""

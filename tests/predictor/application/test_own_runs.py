@@ -15,7 +15,7 @@ from predictor.tables.build import IdentityRuns
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
 from predictor.types import Verdict
-from sacct_ingest.records import KeyLevel
+from sacct_ingest.records import JobState, KeyLevel
 from tests.predictor.rows import row, submitted
 
 GIB = 2**30
@@ -74,6 +74,40 @@ def test_a_count_with_three_runs_of_the_same_work_is_what_was_measured_there(cou
         said = at(job, n)
         assert measured[0] / 1.001 <= said.time_s <= measured[-1] * 1.001
         assert said.low_s <= said.time_s <= said.high_s
+
+
+#: Nodes and seconds of the runs of one command on NREL's Eagle; one hour is the limit.
+UNEVEN = (
+    *((25, 308), (25, 217), (25, 66), (11, 545), (25, 1618), (11, 842), (25, 819), (10, 58)),
+    *(
+        (10, 184),
+        (10, 3609),
+        (25, 349),
+        (5, 69),
+        (5, 118),
+        (5, 35),
+        (15, 85),
+        (25, 667),
+        (25, 202),
+        (35, 43),
+    ),
+    *((25, 262), (25, 711), (2, 721), (25, 10), (50, 3183)),
+)
+
+
+def test_a_curve_does_not_overrule_three_runs_however_much_others_differ():
+    rows = []
+    for number, (n, time_s) in enumerate(UNEVEN):
+        (one,) = history({n: time_s}, runs=1, line=BARE, noise=0.0)
+        gap_s = 10_000 * number
+        moved_by = {"submit_s": one.submit_s + gap_s, "start_s": one.start_s + gap_s}
+        if time_s > 3600:
+            moved_by["state"] = JobState.TIMEOUT
+        rows.append(replace(one, run_id=number + 1, end_s=one.end_s + gap_s, **moved_by))
+    table = table_of(rows)
+    for n in (5, 25):
+        measured = [time_s for nodes, time_s in UNEVEN if nodes == n]
+        assert min(measured) <= at(table, n).time_s <= max(measured)
 
 
 @settings(max_examples=15, deadline=None)
@@ -146,6 +180,34 @@ def test_more_runs_of_a_count_never_widen_its_row(runs, more):
         return math.log(said.high_s / said.low_s)
 
     assert width(runs + more) <= width(runs) + 0.02
+
+
+def moved(counts, *, runs, after, slower):
+    """Runs in turns on some counts, then slower ones on the first of them."""
+    before = history(dict.fromkeys(counts, 1200.0), runs=runs, noise=0.04)
+    later = history({counts[0]: 1200.0 * slower}, runs=after, noise=0.04, seed=1)
+    gap_s = 10_000 * len(before)
+    return before + [
+        replace(
+            one, run_id=one.run_id + len(before), submit_s=one.submit_s + gap_s,
+            start_s=one.start_s + gap_s, end_s=one.end_s + gap_s,
+        )
+        for one in later
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("slower", [0.7, 1.4])
+def test_five_runs_at_a_new_level_are_enough_to_follow_it(slower):
+    rows = moved((4,), runs=22, after=5, slower=slower)
+    assert at(table_of(rows), 4).time_s == pytest.approx(1200 * slower, rel=0.08)
+
+
+def test_a_count_that_did_not_run_since_the_level_moved_keeps_what_was_measured_there():
+    rows = moved((4, 8), runs=12, after=6, slower=2.0)
+    table = table_of(rows)
+    assert at(table, 4).time_s == pytest.approx(2400, rel=0.08)
+    measured = [one.elapsed_s for one in rows if one.nodes == 8]
+    assert min(measured) <= at(table, 8).time_s <= max(measured)
 
 
 def test_memory_of_one_problem_is_that_of_the_count_it_ran_on():
