@@ -98,7 +98,7 @@ def test_an_unknown_job_is_status_3_without_a_line_to_paste(nimod, tmp_path):
 
 
 def test_two_node_counts_are_enough_for_advice_and_the_fix_is_reported(nimod):
-    done = advise(nimod, "capsid.sh")
+    done = advise(nimod, "-v", "capsid.sh")
     assert done.returncode == 0
     assert "one run on 16 nodes would make the prediction surer" in " ".join(done.stdout.split())
     assert "#SBATCH --nodes=" in done.stdout
