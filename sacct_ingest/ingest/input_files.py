@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sacct_ingest.files.looked_at import Named, Seen, looked_at
 from sacct_ingest.runs.input_sizes import sizes_of, to_text
-from sacct_ingest.scripts.input_words import input_words
+from sacct_ingest.scripts.input_words import PACKED, input_words
 from sacct_ingest.scripts.job_script import CommandLine, checked_options
 from sacct_ingest.scripts.signature import comment_of, parsed_line
-from sacct_ingest.scripts.snakemake_arrays import PACKED, command_of_task
+from sacct_ingest.scripts.snakemake_arrays import command_of_task
 from sacct_ingest.text.tag import parse_tag
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from sacct_ingest.scripts.snakemake_arrays import PACKED
-
+#: An option of Snakemake's plugin for Slurm: behind it are all tasks of an array but the first.
+PACKED: Final = "--slurm-jobstep-array-execs"
 #: Files and folders of one job that are looked at, and what is read of its script.
 MOST: Final = 64
 _MOST_TEXT: Final = 16 * 1024

@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-PACKED: Final = "--slurm-jobstep-array-execs"
+from sacct_ingest.scripts.input_words import PACKED
+
 _PAYLOAD = re.compile(rf"{PACKED}[= ]'?([A-Za-z0-9+/=]+)")
 _LONGEST: Final = 64 * 1024  #: of a command, unpacked
 
