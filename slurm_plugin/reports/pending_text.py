@@ -134,11 +134,10 @@ def edited_start(one: EditRow, now_s: float) -> str:
         return f"it could start {when}"
     if one.gain_low_s is None or one.gain_high_s is None or one.chance is None:
         return f"it could start {when}, {duration_text(one.gain_s)} sooner"
+    gain = duration_text(one.gain_s)
     between = duration_range(max(one.gain_low_s, 0.0), max(one.gain_high_s, 0.0))
-    return (
-        f"it starts {when}, about {duration_text(one.gain_s)} sooner ({between}), "
-        f"{percent(one.chance)} certain"
-    )
+    interval = f" ({between})" if between != gain else ""
+    return f"it starts {when}, about {gain} sooner{interval}, {percent(one.chance)} certain"
 
 
 def _costs(one: EditRow) -> str:
@@ -153,8 +152,9 @@ def start_text(one: PendingAnswer) -> str:
         return f"{planned}." if planned else "Neither NIMO nor Slurm can say yet when it starts."
     said = f"It starts about {short_clock(one.start_s)}"
     if one.low_s is not None and one.high_s is not None:
-        between = f"{short_clock(one.low_s)} and {short_clock(one.high_s)}"
-        said += f" (nine in ten of such jobs between {between})"
+        low, high = short_clock(one.low_s), short_clock(one.high_s)
+        if low != high:
+            said += f" (nine in ten of such jobs between {low} and {high})"
     if one.after:
         said += f", after {one.after}"
     return f"{said}; {planned}." if planned else f"{said}."
