@@ -21,6 +21,7 @@ from slurm_plugin.text.formatting import count
 
 _LEFT, _RIGHT, _TOP, _BASE = 58.0, WIDTH - 10.0, 28.0, 188.0
 _DOTS = 60  #: moments of which each has a dot
+_CUT = "Where the band meets the picture's edge, it reaches beyond."
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,8 @@ def series(
         ChartPath("first", "M" + "L".join(f"{x} {y(one.value)}" for x, one in places)),
         *_dates(places),
     ]
+    if any(not low <= end <= high for end in far):
+        legend = f"{legend} {_CUT}".lstrip()
     return _chart(title, places, y, marks, legend)
 
 

@@ -344,6 +344,14 @@ def test_run_times_on_one_count_have_their_limit_as_a_line():
     assert "second" not in looks(chart.histogram("x", [5.0], **given, limit_s=None))
 
 
+@pytest.mark.parametrize(("high", "cut"), [(3.0, False), (900.0, True)])
+def test_a_band_that_leaves_the_picture_is_said_to(high, cut):
+    weeks = [Moment("d", value, "t", value - 0.5, high) for value in (1.0, 2.0, 2.5)]
+    drawn = series("saved", weeks, up="hours", write=str, legend="Each week.")
+    assert drawn.legend.startswith("Each week.")
+    assert ("reaches beyond" in drawn.legend) == cut
+
+
 def test_every_mark_is_inside_the_drawing():
     made = [
         curve(of_table(table())),
