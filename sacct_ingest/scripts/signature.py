@@ -42,6 +42,11 @@ def identity_of_request(
     return _identity(user, name, comment, digest, words)
 
 
+def is_nameless(name: str) -> bool:
+    """Whether a job's name says nothing of it, as that of all jobs of ``--wrap``."""
+    return name.strip() in _NAMELESS
+
+
 def words_of_request(script: str, argv: Sequence[str], work_dir: str = "") -> tuple[str, ...]:
     """Command of a job and its arguments, as `words_of_line` spells them."""
     if script and (parsed := job_script.parse_script(script)).wrapped:
@@ -73,7 +78,7 @@ def identity_of_parsed(
 def _identity(user: str, name: str, comment: str, script: str, words: Sequence[str]) -> Identity:
     user, name = user.strip(), name.strip()[:_NAME_LENGTH].rstrip()
     # A user's scripts from standard input have nothing in common but that.
-    specific = words or name not in _NAMELESS
+    specific = words or not is_nameless(name)
     if not user:
         return Identity(user, name)
     tag, engine = parse_tag(comment), engine_job(name, comment, words)

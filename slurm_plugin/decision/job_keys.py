@@ -1,17 +1,21 @@
 """By what a job in the queue is recognised, and compared with runs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from predictor.neighbours import AskedJob, digest, words_of
 from sacct_ingest.records import Identity
 from sacct_ingest.scripts.engines import folder_template, name_template, template
-from sacct_ingest.scripts.signature import identity_of_request, words_of_request
+from sacct_ingest.scripts.signature import identity_of_request, is_nameless, words_of_request
 from slurm_plugin.slurm.cluster_state import RawJob
 
 
 def identity_in_queue(job: RawJob) -> Identity:
-    """Recognise a job by what the queue shows of it."""
-    return identity_of_request(
+    """Recognise a job by what the queue shows of it; a name that says nothing does not count.
+
+    The queue has not the command of ``--wrap``: all such jobs of a user look alike there.
+    """
+    identity = identity_of_request(
         user=job.user,
         name=job.name,
         comment=job.comment,
@@ -19,6 +23,7 @@ def identity_in_queue(job: RawJob) -> Identity:
         argv=job.command.split(),
         work_dir=job.work_dir,
     )
+    return replace(identity, name="") if is_nameless(job.name) else identity
 
 
 def queued_job(job: RawJob) -> AskedJob:

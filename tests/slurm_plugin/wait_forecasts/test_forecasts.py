@@ -77,6 +77,12 @@ def test_jobs_are_recognised_by_their_name_and_end_when_their_like_did():
     assert wait_s(attached(outlooks(stored(learned)), other)) > 50_000
 
 
+def test_a_name_that_sbatch_gave_says_nothing_of_a_job():
+    learned = table(lambda _: 1_050.0, spread=1.01, level="name", key="alice/wrap")
+    wrapped = full(user="alice", name="wrap")
+    assert wait_s(attached(outlooks(stored(learned)), wrapped)) > 50_000
+
+
 def test_what_a_user_ran_otherwise_says_nothing_of_a_job():
     learned = table(lambda _: 1_050.0, spread=1.01, level="user", key="alice")
     job = full(user="alice", name="other")
