@@ -59,6 +59,16 @@ class Unit(StrEnum):
         """
         return f"{number} {self.word if number == 1 else self.plural}"
 
+    def several(self, numbers: Sequence[int]) -> str:
+        """List numbers before their noun.
+
+        >>> Unit.NODES.several([4, 6, 8]), Unit.CPUS.several([1])
+        ('4, 6 and 8 nodes', '1 CPU')
+        """
+        *others, last = numbers
+        before = f"{', '.join(map(str, others))} and " if others else ""
+        return f"{before}{last} {self.plural if others or last != 1 else self.word}"
+
     def size_of(self, run: Sized) -> int:
         """Size of a run; 0 where it is unknown, or where it has none."""
         return getattr(run, self.value) or 0

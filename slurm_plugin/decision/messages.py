@@ -288,9 +288,7 @@ def _without_curve(table: PredictionTable) -> str:
         return "There is no median run time: too many runs were cut off."
     if table.change is None or not table.change.learnt:
         return "There are run times, but no scaling curve yet."
-    *counts, last = table.change.learnt
-    on = f"{', '.join(map(str, counts))} and {last} {table.unit.plural}"
-    return f"How this job scales was learnt on {on}."
+    return f"How this job scales was learnt on {table.unit.several(table.change.learnt)}."
 
 
 def sentence(text: str) -> str:

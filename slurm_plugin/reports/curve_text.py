@@ -107,8 +107,10 @@ def _asked(job: PredictionTable) -> list[str]:
     if not job.asked:
         return []
     where, learnt = job.unit.counted(job.asked), job.change.learnt if job.change else ()
-    on = f", learnt on {', '.join(map(str, learnt))}" if learnt else ""
-    return [f"predicted run times of jobs that ask for {where}, on other counts{on}"]
+    lines = [f"predicted run times of jobs that ask for {where}, on other counts"]
+    if learnt:
+        lines.append(f"learnt on {job.unit.several(learnt)}")
+    return lines
 
 
 def _sizes(prediction: PredictionTable, *, verbose: bool) -> list[str]:

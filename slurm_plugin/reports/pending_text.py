@@ -9,7 +9,7 @@ from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.slurm.job_edit import AT_ONCE_S, Edit
 from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.slurm.pending_reasons import Ends, PendingReason
-from slurm_plugin.text.formatting import count, percent, printable, short_clock
+from slurm_plugin.text.formatting import count, ends_differ, percent, printable, short_clock
 
 
 class EditRow(msgspec.Struct, kw_only=True):
@@ -151,10 +151,9 @@ def start_text(one: PendingAnswer) -> str:
     if one.start_s is None:
         return f"{planned}." if planned else "Neither NIMO nor Slurm can say yet when it starts."
     said = f"It starts about {short_clock(one.start_s)}"
-    if one.low_s is not None and one.high_s is not None:
-        low, high = short_clock(one.low_s), short_clock(one.high_s)
-        if low != high:
-            said += f" (nine in ten of such jobs between {low} and {high})"
+    if ends_differ(one.low_s, one.high_s):
+        between = f"{short_clock(one.low_s)} and {short_clock(one.high_s)}"
+        said += f" (nine in ten of such jobs between {between})"
     if one.after:
         said += f", after {one.after}"
     return f"{said}; {planned}." if planned else f"{said}."

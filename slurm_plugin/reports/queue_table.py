@@ -5,6 +5,7 @@ from typing import Any
 
 from slurm_plugin.protocol.status_messages import WaitRow
 from slurm_plugin.text import table_columns as cols
+from slurm_plugin.text.formatting import ends_differ, short_clock
 
 
 def queue_table(rows: Sequence[WaitRow]) -> cols.Table:
@@ -13,6 +14,9 @@ def queue_table(rows: Sequence[WaitRow]) -> cols.Table:
     def moment(name: str, title: str, worth: int = cols.ALWAYS, **fields: Any) -> cols.Column:
         return cols.Column(name, title, as_text=cols.MOMENT, worth=worth, **fields)
 
+    def end(name: str, title: str, meaning: str) -> cols.Column:
+        return moment(name, title, 8, show=lambda row: _end(row, name), meaning=meaning)
+
     columns = [
         cols.Column("job_id", "job", show=_job),
         cols.text_column("partition", "partition", 6),
@@ -20,14 +24,21 @@ def queue_table(rows: Sequence[WaitRow]) -> cols.Table:
         cols.text_column("user", "user", 4, on_page=False),
         cols.Column("nodes", "nodes", worth=3),
         moment("start_s", "starts", meaning="half of such jobs have started by then"),
-        moment("low_s", "not before", 8, meaning="one job in twenty starts before it"),
-        moment("high_s", "by", 8, meaning="nineteen of twenty such jobs have started by then"),
+        end("low_s", "not before", "one job in twenty starts before it"),
+        end("high_s", "by", "nineteen of twenty such jobs have started by then"),
         moment("slurm_start_s", "Slurm's start", 7, on_page=False, meaning="as Slurm plans it"),
         moment("last_s", "last task starts", cols.ON_REQUEST, on_page=False),
         moment("submit_s", "submitted", cols.ON_REQUEST, on_page=False),
         cols.text_column("reason", "reason", 2, meaning="why it waits, as squeue names it"),
     ]
     return cols.Table(columns, rows, "waiting", empty="no job waits")
+
+
+def _end(row: WaitRow, name: str) -> str:
+    """Write one end of the interval of starts; ``-`` where both read the same."""
+    if row.low_s is not None and row.high_s is not None and not ends_differ(row.low_s, row.high_s):
+        return "-"
+    return short_clock(getattr(row, name))
 
 
 def _job(row: WaitRow) -> str:

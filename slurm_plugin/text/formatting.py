@@ -34,17 +34,29 @@ def short_clock(epoch_s: float | None) -> str:
     return datetime.fromtimestamp(epoch_s).astimezone().strftime("%m-%d %H:%M")
 
 
+def ends_differ(low_s: float | None, high_s: float | None) -> bool:
+    """Whether an interval of moments is known, and its ends read differently.
+
+    >>> ends_differ(60.0, 61.0), ends_differ(60.0, 180.0), ends_differ(60.0, None)
+    (False, True, False)
+    """
+    if low_s is None or high_s is None:
+        return False
+    return short_clock(low_s) != short_clock(high_s)
+
+
 def clock_between(
     now_s: float, moment_s: float | None, low_s: float | None, high_s: float | None
 ) -> str:
     """Write a moment with its interval, ``14:20 (14:12 to 14:51)``; ``-`` where it is not known.
 
-    Dates are written where they change: of another day than ``now_s`` or the moment before.
+    Dates are written where they change: of another day than ``now_s`` or the moment before.  An
+    interval whose ends read the same is left out.
     """
     if moment_s is None:
         return "-"
     moments_s = [moment_s]
-    if low_s is not None and high_s is not None:
+    if low_s is not None and high_s is not None and ends_differ(low_s, high_s):
         moments_s += [low_s, high_s]
     dates = [short_clock(one_s).split() for one_s in (now_s, *moments_s)]
     words = [

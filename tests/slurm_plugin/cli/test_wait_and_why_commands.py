@@ -13,6 +13,7 @@ from slurm_plugin.nimod import client
 from slurm_plugin.protocol.query_messages import Explanation
 from slurm_plugin.protocol.status_messages import Counts, Status, WaitRow, Waits
 from slurm_plugin.slurm import commands
+from slurm_plugin.text.formatting import short_clock
 from tests.slurm_plugin.reports.rows import decision
 
 NOW = 1_790_000_000.0
@@ -289,3 +290,19 @@ def test_no_limit_to_plan_with_is_a_sentence(monkeypatch, capsys):
     monkeypatch.setattr(commands, "run", lambda *_, **__: "")
     assert main(["limits"]) == 0
     assert capsys.readouterr().out == "no job has a limit to plan with\n"
+
+
+def test_an_interval_whose_ends_read_the_same_is_not_printed(monkeypatch, capsys):
+    moment_s = NOW - NOW % 60
+    ends = {"start_s": moment_s, "low_s": moment_s + 2, "high_s": moment_s + 9}
+    wide = {**ends, "high_s": moment_s + 7_200}
+    rows = [row(28, **ends), row(29, **wide), row(30, **{**ends, "high_s": None})]
+    monkeypatch.setattr(client, "waits", lambda *_, **__: Waits(made_s=NOW, rows=rows))
+    assert main(["wait", "--format=job_id,start_s,low_s,high_s"]) == 0
+    _, same, apart, open_end, *_ = capsys.readouterr().out.splitlines()
+    start = short_clock(moment_s)
+    assert same.split() == ["28", *start.split(), "-", "-"]
+    assert apart.split() == ["29", *f"{start} {start} {short_clock(moment_s + 7_200)}".split()]
+    assert open_end.split() == ["30", *f"{start} {start}".split(), "-"]
+    assert main(["wait", "--parsable2", "--format=low_s,high_s", "--noheader"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"{moment_s + 2:.0f}|{moment_s + 9:.0f}"

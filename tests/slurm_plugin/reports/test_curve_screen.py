@@ -1,9 +1,13 @@
 """The prediction of an application, and a list of many, fit a screen whatever there is to say."""
 
+from dataclasses import replace
+
 import pytest
 
+from predictor.change import AskedRange
 from predictor.facts import ResourceUse
 from predictor.problems import WORDS, Problem
+from predictor.tables.run_facts import change_of
 from predictor.types import Point, Verdict
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.reports.curve_screen import LINES, list_on_screen, on_screen
@@ -64,3 +68,11 @@ def test_a_list_fits_a_screen_and_says_how_many_are_left_out():
     assert lines[-1] == f"{len(lines) - 3} of 40 applications are shown; --all shows all."
     few = list_on_screen(tables[:3], TableOptions(header=False), width=80).splitlines()
     assert [line.split()[0] for line in few] == ["app00", "app01", "app02"]
+
+
+def test_on_which_counts_a_change_was_learnt_is_not_cut():
+    tried = (AskedRange(3, 16, 16, (3, 6, 12, 16), 2),)
+    learnt = replace(change_of((), Unit.NODES), ranges=tried)
+    lines = on_screen(recorded(change=learnt, observed=(Point(4, 3600.0, 5),))).splitlines()
+    assert "learnt on 3, 6, 12 and 16 nodes" in lines
+    assert not any(line.endswith("+") for line in lines)

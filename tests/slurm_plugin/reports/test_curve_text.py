@@ -250,7 +250,7 @@ def test_what_another_count_does_stands_apart_from_what_jobs_on_it_took():
     assert "predicted run times of jobs that ask for 1 node, on other counts\n" in text
     learnt = replace(change_of((), Unit.NODES), ranges=(AskedRange(1, 8, 8, (4, 6, 8), 2),))
     tried = curve_text.render(recorded(change=learnt, observed=larger))
-    assert "on other counts, learnt on 4, 6, 8 " in " ".join(tried.split())
+    assert "on other counts\nlearnt on 4, 6 and 8 nodes\n" in tried
     nodes, time, unit, *_, as_asked, hours, _ = next(row for row in rows(text) if row[0] == "2")
     assert (nodes, as_asked, hours) == ("2", "2", "h")
     assert (float(time) < 60, unit) == (True, "min")

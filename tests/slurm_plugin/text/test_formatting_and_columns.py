@@ -106,3 +106,10 @@ def test_all_lines_of_a_table_put_the_second_column_at_the_same_place(rows):
     for (first, second), line in zip(rows, lines[1:], strict=True):
         assert line[:start].strip() == first
         assert line[start:] == second
+
+
+def test_a_moment_whose_interval_reads_the_same_stands_alone():
+    moment_s = 1_790_000_040.0
+    alone = formatting.clock_between(moment_s, moment_s, moment_s + 2, moment_s + 9)
+    assert alone == formatting.short_clock(moment_s).split()[1]
+    assert "(" in formatting.clock_between(moment_s, moment_s, moment_s, moment_s + 120)
