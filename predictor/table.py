@@ -8,17 +8,20 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from statistics import NormalDist
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from predictor.checks import need_share
 from predictor.facts import Starts
 from predictor.prediction_table import ByType, PredictionTable
 from predictor.problems import Problem
 from predictor.types import Point, Prediction, Verdict
+from sacct_ingest.records import KeyLevel
 
 #: Cached quantiles of a count: the next job is often of the same kind.
 _CACHED = 1024
+_Value = TypeVar("_Value")
 _Judged = TypeVar("_Judged", PredictionTable, ByType)
 BY_TRUST = tuple(Verdict)
 
@@ -165,6 +168,37 @@ def of_rows(table: PredictionTable, rows: slice) -> PredictionTable:
     cut = {name: getattr(table, name)[rows] for name in names}
     tails = tuple(replace(one, time_s=one.time_s[rows]) for one in table.tails)
     return replace(table, **cut, tails=tails)
+
+
+def guess_on(table: PredictionTable, nodes: int) -> PredictionTable:
+    """Give a guess that covers a count: beyond its counts it says what it says of the nearest.
+
+    Jobs of the same name say something of their own counts, which stay.  Other jobs do not.
+    """
+    if covers(table, nodes):
+        return table
+    every_row = range(len(table.nodes))
+    nearest = every_row[0] if nodes < table.nodes[0] else every_row[-1]
+    stays = every_row if table.level == KeyLevel.NAME else ()
+    rows = sorted([nearest, *stays])
+    names = ("median_s", "low_s", "high_s", "curve_sd", "verdicts")
+    columns: dict[str, Any] = {name: _rows_of(getattr(table, name), rows) for name in names}
+    starts = starts_at(table, table.nodes[nearest])
+    there = (scaled_starts(starts, nodes, 1.0),) if starts else ()
+    return replace(
+        table,
+        nodes=tuple(sorted([nodes, *(table.nodes[row] for row in stays)])),
+        **columns,
+        tails=tuple(replace(tail, time_s=_rows_of(tail.time_s, rows)) for tail in table.tails),
+        starts=tuple(sorted([*table.starts, *there], key=attrgetter("nodes"))),
+        at_limits=(),
+        by_type=(),
+    )
+
+
+def _rows_of(column: tuple[_Value, ...], rows: Sequence[int]) -> tuple[_Value, ...]:
+    """Give these rows of a column, which may be empty."""
+    return tuple(column[row] for row in rows) if column else ()
 
 
 @lru_cache(maxsize=_CACHED)

@@ -215,7 +215,9 @@ def _shown(request: Request, table: PredictionTable, supply: Supply) -> tuple[in
     """Give the fewest and the most that rows are shown for."""
     if is_serial(table):
         return 1, 1
-    return (request.low, request.high) if request.low < request.high else (1, supply.most)
+    if request.low < request.high or table.is_guess:
+        return request.low, request.high
+    return 1, supply.most
 
 
 def _mark_front(rows: Sequence[Row]) -> None:
@@ -327,7 +329,7 @@ def _lower(advice: Advice, decided: choosing.Decision, table: PredictionTable) -
 def _idle(case: Situation, table: PredictionTable) -> Supply:
     """Stand in for a cluster without a view: empty, and no larger than it or the table is known."""
     known = case.supply.most if case.supply else table.in_cluster
-    ran = [one.nodes for one in ran_on(table)]
+    ran = table.nodes if table.is_guess else [one.nodes for one in ran_on(table)]
     # What neither runs nor the cluster's nodes show there may not be.
     size = known or max([table.widest, *ran, case.request.asked or case.request.low])
     size = min(size, max(table.nodes[-1], case.request.asked or case.request.low))

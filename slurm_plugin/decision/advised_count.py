@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from predictor.application.request import for_request
 from predictor.prediction_table import PredictionTable
+from predictor.table import guess_on
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.submission import JobKind
 from slurm_plugin.config.setting_types import Objective
@@ -53,7 +54,10 @@ def weighed(case: Situation, table: PredictionTable, supply: Supply) -> Weighed:
     """Weigh the counts that a job could ask for."""
     considered = choosing.advised(_considered(case, supply))
     opened = considered.fixed is None and case.request.fixed is not None
-    case = replace(case, request=considered, supply=supply, blind=None)
+    if table.is_guess:
+        scheduled = choosing.as_scheduled(considered, supply, now_s=case.now_s)
+        table = guess_on(table, scheduled) if scheduled else table
+    case = replace(case, request=considered, table=table, supply=supply, blind=None)
     decided = choosing.decide(case)
     if decided.request is not None:
         table = for_request(table, decided.request.nodes, considered.given)
@@ -126,12 +130,17 @@ def _has(request: Request, nodes: int) -> bool:
 
 
 def _considered(case: Situation, supply: Supply) -> Request:
-    """Make the request of somebody who has not decided yet: any count, compared with theirs."""
+    """Make the request of somebody who has not decided yet: any count, compared with theirs.
+
+    A guess says nothing of other counts: there the request's own stand.
+    """
     request, table = replace(case.request, explore=False), case.table
     open_ = _OPEN_QUESTION if request.unit is Unit.NODES else _OPEN_QUESTION | _OPEN_SIZE
     fixed = None if request.fixed in open_ else request.fixed
     if request.fixed is None or fixed is not None or table is None:
         return request
+    if table.is_guess:
+        return replace(request, fixed=None)
     asked = request.low
     if table.change is None:  # which says nothing of counts that it does not cover
         counts = [n for n in table.nodes if n <= supply.most and n % request.segment == 0]
@@ -149,8 +158,8 @@ def best_of(
 ) -> Option | None:
     """Find the count to recommend: that of the decision, or the best one, however sure it is.
 
-    A job of one count keeps it where there is but a guess; of runs on one CPU nothing says that
-    more nodes help.  What runs as long as it is given is no better on any.
+    A job keeps its request where there is but a guess; of runs on one CPU nothing says that more
+    nodes help.  What runs as long as it is given is no better on any.
     """
     if table.kind is not JobKind.WORK:
         return None
@@ -158,8 +167,7 @@ def best_of(
         return decided.chosen
     if is_serial(table):
         return next((one for one in options if one.nodes == 1), None)
-    guess = table.is_guess and request.asked is not None
-    if guess or decided.reason is Reason.UNDECIDED:
+    if table.is_guess or decided.reason is Reason.UNDECIDED:
         return decided.request
     if request.fixed is not None or decided.request is None or request.deadline_s is not None:
         return None

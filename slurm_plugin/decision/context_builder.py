@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from math import inf
 from operator import attrgetter
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -132,6 +132,19 @@ def _size(key: tuple[object, ...]) -> int:
     return _LEAST_SIZE + sum([len(one) for one in (*job, *others) if type(one) is str])  # type: ignore[misc]
 
 
+class _GuessBounds(NamedTuple):
+    """Where a job that is guessed may run."""
+
+    partition: str
+    most_nodes: int | None  #: that it can get there; None: not known
+
+    @classmethod
+    def of(cls, job: Job, partition: Partition | None) -> "_GuessBounds":
+        if partition is None:
+            return cls(job.partition, None)
+        return cls(partition.name, partition.supply.most)
+
+
 def _behind(request: Request, awaited: Awaited) -> Request:
     """Give a request that starts when the jobs that it waits for have ended."""
     if not awaited.jobs:
@@ -231,7 +244,8 @@ class ContextBuilder:
         rules = RequestRules.of(partition) if partition else None
         account = self._account_of(job)
         sharing = account if self._shares(job, account) else ""
-        key = (_ALL_BUT_ARGV(job), *job.argv, rules, account, sharing, private, prompt, guess)
+        guess_in = _GuessBounds.of(job, partition) if guess else None
+        key = (_ALL_BUT_ARGV(job), *job.argv, rules, account, sharing, private, prompt, guess_in)
         cached = self._cache  # another thread may exchange the tables, and begin with none
         requested = cached.get(key)
         if requested is not None and requested[2].deadline_s is not None:
@@ -245,7 +259,7 @@ class ContextBuilder:
                 now_s,
                 private=private,
                 acting=prompt,
-                guess_in=(partition.name if partition else job.partition) if guess else None,
+                guess_in=guess_in,
             )
             cached.put(key, requested, _size(key))
         identity, site, request, table = requested
@@ -346,7 +360,7 @@ class ContextBuilder:
         *,
         private: bool,
         acting: bool,
-        guess_in: str | None,
+        guess_in: _GuessBounds | None,
     ) -> _Requested:
         one = SubmittedJob.of(job, rules)
         identity = one.identity
@@ -396,12 +410,14 @@ class ContextBuilder:
         )
         return identity, site, request, table
 
-    def _guess(self, one: SubmittedJob, partition: str, *, private: bool) -> PredictionTable | None:
+    def _guess(
+        self, one: SubmittedJob, where: _GuessBounds, *, private: bool
+    ) -> PredictionTable | None:
         """Table of a job whose command never ran, by what other jobs took; None: there is none."""
         site = self._config.sharing.first_runs is FirstRuns.SITE
         return self._tables.neighbours.table(
             one.job.user_name,
-            one.beside_others(partition),
+            one.beside_others(where.partition, where.most_nodes),
             others=site and not private,
             confidence=self._config.fit.confidence,
         )

@@ -139,12 +139,15 @@ class SubmittedJob:
             inputs=job.inputs,
         )
 
-    def beside_others(self, partition: str) -> AskedJob:
-        """Give what it is compared with past jobs by.
+    def beside_others(self, partition: str, most_nodes: int | None = None) -> AskedJob:
+        """Give what it is compared with past jobs by; of a range of nodes that is the most.
 
         partition: where it runs.
+        most_nodes: that it can get there; None: not known.
         """
-        nodes = self.job.min_nodes or 1
+        fewest = self.job.min_nodes or 1
+        most = self.job.max_nodes or fewest
+        nodes = max(min(most, most_nodes or most), fewest)
         return AskedJob(
             nodes=nodes,
             cpus=self.sizes.tasks * (self.job.cpus_per_task or 1),

@@ -143,6 +143,32 @@ def test_a_guess_is_marked_and_has_no_speedup():
         assert (made.nodes, made.directive) == (None, "")  # a guess is nothing to paste
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "counts", "rows"),
+    [
+        (1, 1, (1, 2, 4), [1]),
+        (1, 1, (2, 4), [1]),  # on the nearest that ran
+        (6, 6, (2, 4), [6]),
+        (2, 8, (1, 2, 4), [2, 4, 8]),  # Slurm would give 8
+    ],
+)
+def test_a_guess_by_name_is_on_counts_that_the_job_may_get(low, high, counts, rows):
+    guessed = table(nodes=counts, observed=counts, model="history")
+    fixed = Reason.FIXED_COUNT if low == high else None
+    reported = advice(Request(low=low, high=high, limit_s=7200.0, fixed=fixed), guessed)
+    assert [row.nodes for row in reported.rows] == rows
+    assert reported.asked == high
+    nearest = min(counts, key=lambda n: abs(n - high))
+    assert reported.rows[-1].time_s == pytest.approx(100 + 3600 / nearest)
+    assert not reported.directive
+
+
+def test_a_guess_beyond_the_partition_has_no_row_of_a_count_it_was_not_asked_for():
+    guessed = table(nodes=(2, 4), observed=(2, 4), model="history")
+    asked = Request(low=40, high=40, fixed=Reason.FIXED_COUNT)
+    assert advice(asked, guessed).rows == []
+
+
 def test_runs_that_did_not_finish_are_reported():
     text = "all 10 runs of this command reached their time limit"
     empty = replace(history(), level="line", nodes=(), problems=(Problem("unfinished", text),))

@@ -11,8 +11,9 @@ from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.decision.submitted_job import SubmittedJob
 from slurm_plugin.slurm.cluster_state import RawJob
+from slurm_plugin.slurm.node_pool import profile
 from tests.slurm_plugin.decision.test_eligibility_and_budget import site
-from tests.slurm_plugin.made import NOW, job
+from tests.slurm_plugin.made import NOW, cluster, job, partition
 
 
 def past(*users):
@@ -47,6 +48,22 @@ def test_others_jobs_count_where_the_site_allows_it_and_hides_no_jobs(
     advice = service(past(*users), allowed).advise(job(), now_s=NOW, private=private)
     assert text in advice.verdict_text
     assert (advice.nodes, advice.directive, advice.time_directive) == (None, "", "")
+
+
+@pytest.mark.parametrize(
+    ("free", "asked", "nodes"),
+    [
+        (32, {"min_nodes": 1, "max_nodes": 8}, 8),
+        (5, {"min_nodes": 1, "max_nodes": 8}, 5),  # as many as are free
+        (32, {"min_nodes": 1, "max_nodes": 500}, 32),  # no more than there are
+        (32, {"min_nodes": 3, "max_nodes": 3}, 3),
+    ],
+)
+def test_a_range_is_guessed_on_the_count_that_slurm_would_give(free, asked, nodes):
+    made = service(past("alice"))
+    made.cluster = cluster(partition(profile([(NOW, free)])))
+    advice = made.advise(job(**asked), now_s=NOW)
+    assert ([row.nodes for row in advice.rows], advice.asked) == ([nodes], nodes)
 
 
 def test_a_submission_asks_for_no_guess():

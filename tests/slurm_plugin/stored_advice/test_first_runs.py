@@ -36,7 +36,8 @@ def site(folder, ran, permission="site"):
 
 
 def said(folder, *more, user="ada"):
-    return advised(folder, "--config=nimo.yaml", f"--user={user}", *more, *ASKED)
+    script, options = ASKED[-1], ASKED[:-1]
+    return advised(folder, "--config=nimo.yaml", f"--user={user}", *options, *more, script)
 
 
 OTHERS = [*jobs("bob", 6, 600), *jobs("zoe", 6, 700), *jobs("kim", 6, 500)]
@@ -79,6 +80,13 @@ WITH_OWN = """\
 About 5 min on 2 nodes (9 of 10 runs: 2.9 to 7.8 min); low confidence: based on
 12 of your other jobs, not on this application.
 """
+
+
+def test_a_range_is_guessed_on_its_most_nodes_in_one_row(tmp_path):
+    folder = site(tmp_path, jobs("ada", 12, 300), "own")
+    printed = said(folder, "-v", "-N", "1-8")
+    assert printed.startswith("About 5 min on 8 nodes (9 of 10 runs: 2.9 to 8.6 min); low")
+    assert list(rows(folder, "--config=nimo.yaml", "-N", "1-8", "-t", "60", "app.sh")) == [8]
 
 
 def test_two_other_users_are_too_few(tmp_path):
