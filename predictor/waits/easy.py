@@ -8,7 +8,8 @@ Predictions Rather Than User Runtime Estimates*, 2007).
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heappop, heappush
@@ -131,6 +132,13 @@ Ints = npt.NDArray[np.int64]
 Closing = tuple[float, float, int]
 
 
+class Wait(NamedTuple):
+    """What a job waits for: the end of another one, or its start."""
+
+    job: int
+    starts: bool = False
+
+
 class Order(StrEnum):
     """In which order jobs may pass the one that waits longest."""
 
@@ -165,6 +173,9 @@ class ReplaySchedule:
     start_s: Floats
     end_s: Floats
     nodes: Ints
+
+
+_NO_WAITS: Mapping[int, Collection[Wait]] = {}
 
 
 class Engine:
@@ -203,6 +214,10 @@ class Engine:
         self._openings = sorted((*(end_s for _, end_s, _ in closings), *moments), reverse=True)
         self._shortest = order is Order.SHORTEST
         self._queue = Queue()
+        #: Of each job how many others it waits for, and who waits for each start and end.
+        self._awaits: dict[int, int] = {}
+        self._behind: dict[Wait, list[int]] = defaultdict(list)
+        self._begun: list[int] = []  #: jobs whose start others have not been told yet
         self._shapes: list[JobShape] = []
         self._starts: list[float] = []
         self._ends: list[float] = []
@@ -218,6 +233,7 @@ class Engine:
         shape_of: Callable[[int, float], JobShape],
         *,
         running: int = 0,
+        waits: Mapping[int, Collection[Wait]] = _NO_WAITS,
         done: Callable[[float], bool] = lambda _: False,
     ) -> ReplaySchedule:
         """Submit jobs, run them all, and return the schedule.
@@ -227,6 +243,7 @@ class Engine:
             look at the engine's state.
         running: so many of the first jobs run already: they start when they are submitted, also
             where their limits reach into a closing.
+        waits: jobs that come into the queue only when others have ended or started, by number.
         done: is asked after each moment at which something changed; true ends the run there.  Jobs
             that have not started by then start at infinity.
         Raises ValueError: a job wants more nodes than there are, or has no limit or run time; times
@@ -236,6 +253,10 @@ class Engine:
         if not np.isfinite(times).all() or (np.diff(times) < 0).any():
             raise ValueError("times of submission must be finite numbers that do not fall")
         count, job = len(submit_s), 0
+        for number, others in waits.items():
+            self._awaits[number] = len(others)
+            for one in others:
+                self._behind[one].append(number)
         while job < count or self._coming or self._openings:
             now = min(
                 submit_s[job] if job < count else inf,
@@ -245,8 +266,8 @@ class Engine:
             before = len(self._openings)
             while self._openings and self._openings[-1] <= now:
                 self._openings.pop()
-            freed = (len(self._openings) < before) | self._finish(now)
             queued_before = len(self._queue)
+            freed = (len(self._openings) < before) | self._finish(now)
             while job < count and submit_s[job] <= now:
                 self._submit(shape_of(job, now))
                 fits = len(self._queue) == 1 and self._queue.first_nodes <= self.free
@@ -254,6 +275,8 @@ class Engine:
                     self._start(self._queue.pop(), now)
                 job += 1
             self._schedule(now, since=0 if freed else queued_before)
+            while self._tell_begun():
+                self._schedule(now, since=0)
             if done(now):
                 break
         return ReplaySchedule(
@@ -278,6 +301,11 @@ class Engine:
     def has_started(self, job: int) -> bool:
         """Whether a job, by its number, has started by now."""
         return job < len(self._starts) and self._starts[job] < inf
+
+    def is_satisfied(self, wait: Wait, now_s: float) -> bool:
+        """Whether a job has started, or has ended, by now."""
+        moments = self._starts if wait.starts else self._ends
+        return wait.job < len(moments) and moments[wait.job] <= now_s
 
     def releases(self) -> list[tuple[float, int]]:
         """When nodes become free by the limits of what runs, and how many; in order of time."""
@@ -328,7 +356,22 @@ class Engine:
         self._starts.append(inf)
         self._ends.append(inf)
         self._plans.append(inf)
-        self._queue.append(job, shape.nodes, shape.limit_s)
+        if not self._awaits.get(job):
+            self._queue.append(job, shape.nodes, shape.limit_s)
+
+    def _tell_begun(self) -> bool:
+        """Let jobs in that waited for the start of others; return whether there are any."""
+        before = len(self._queue)
+        while self._begun:
+            self._satisfy(Wait(self._begun.pop(), starts=True))
+        return len(self._queue) > before
+
+    def _satisfy(self, wait: Wait) -> None:
+        """Put those into the queue that waited for this last."""
+        for job in self._behind.pop(wait, ()):
+            self._awaits[job] -= 1
+            if not self._awaits[job] and job < len(self._shapes):
+                self._queue.append(job, self._shapes[job].nodes, self._shapes[job].limit_s)
 
     def _finish(self, now_s: float) -> bool:
         """Remove the jobs that have ended; return whether there were any."""
@@ -338,6 +381,7 @@ class Engine:
             shape = self._shapes[job]
             del self._planned[bisect_left(self._planned, (self._plans[job], job))]
             self.free += shape.nodes
+            self._satisfy(Wait(job))
             any_ended = True
         return any_ended
 
@@ -409,3 +453,5 @@ class Engine:
         self.free -= shape.nodes
         insort(self._planned, (self._plans[job], job))
         heappush(self._coming, (end_s, job))
+        if self._behind:
+            self._begun.append(job)

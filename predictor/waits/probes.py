@@ -1,17 +1,32 @@
 """What watches a queue that is run forward for when a job could start behind all that wait."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from predictor.waits.easy import Engine
+from predictor.waits.easy import Engine, Wait
+
+
+class Awaited(NamedTuple):
+    """A job that another one waits for."""
+
+    key: int  #: of the queued job, or of all tasks that have it
+    starts: bool = False  #: it has to start; otherwise to end
+
+
+def waits_of(awaits: Iterable[Awaited], numbers: Mapping[int, Sequence[int]]) -> list[Wait]:
+    """Give what a job waits for by the engine's numbers; these are of each key."""
+    return [
+        Wait(number, starts=one.starts) for one in awaits for number in numbers.get(one.key, ())
+    ]
 
 
 class Watch(Protocol):
     """Watches a queue that is run forward."""
 
     engine: Engine
+    numbers: Mapping[int, Sequence[int]]  #: the engine's, of jobs that others may wait for
 
     @property
     def moments(self) -> Sequence[float]:
@@ -36,6 +51,10 @@ class Form(Protocol):
     def begin_s(self) -> float:
         """It cannot start before so many seconds from now."""
 
+    @property
+    def awaits(self) -> Sequence[Awaited]:
+        """What it waits for."""
+
 
 class GridProbe:
     """Watches when a job behind the whole queue could start, for each size and limit.
@@ -44,6 +63,7 @@ class GridProbe:
     """
 
     engine: Engine
+    numbers: Mapping[int, Sequence[int]]
     moments: Sequence[float] = ()
 
     def __init__(
@@ -79,6 +99,7 @@ class FormProbe:
     """
 
     engine: Engine
+    numbers: Mapping[int, Sequence[int]]
 
     def __init__(self, forms: Sequence[Form], horizon_s: float) -> None:
         self._forms, self._horizon_s = forms, horizon_s
@@ -90,7 +111,7 @@ class FormProbe:
         """Note what could start now; true when all has, or it is too late."""
         if now_s > self._horizon_s:
             return True
-        left = [one for one in self._left if self._forms[one].begin_s <= now_s]
+        left = [one for one in self._left if self._may_start(self._forms[one], now_s)]
         if left and self.engine.free:
             limits_s = [max(self._forms[one].limit_s, 1.0) for one in left]
             for one, units in zip(left, self.engine.most_at_once(now_s, limits_s), strict=True):
@@ -98,3 +119,7 @@ class FormProbe:
                     self.starts_s[one] = now_s
                     self._left.discard(one)
         return not self._left
+
+    def _may_start(self, form: Form, now_s: float) -> bool:
+        waits = waits_of(form.awaits, self.numbers)
+        return form.begin_s <= now_s and all(self.engine.is_satisfied(w, now_s) for w in waits)

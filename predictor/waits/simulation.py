@@ -22,7 +22,7 @@ import numpy.typing as npt
 from predictor.checks import need_finite
 from predictor.waits.easy import Closing, Engine, JobShape, ReplaySchedule
 from predictor.waits.estimate import QUANTILES, WaitGrid
-from predictor.waits.probes import FormProbe, GridProbe, Watch
+from predictor.waits.probes import Awaited, FormProbe, GridProbe, Watch, waits_of
 from predictor.waits.unit_use import Stays, UnitUse, unit_use
 
 Floats = npt.NDArray[np.float64]
@@ -72,6 +72,8 @@ class QueuedJob:
     ran_s: float = 0.0  #: time that it has run for
     begin_s: float = 0.0  #: it cannot start before so many seconds from now
     number: int = -1  #: of the caller
+    key: int = -1  #: by which others wait for it
+    awaits: tuple[Awaited, ...] = ()  #: all of them are in the queue, or run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +151,10 @@ def run_forward(
     for draw in range(draws):
         later = _arriving(state.arrivals, rng, horizon_s / 30) if front else []
         probe = GridProbe(sizes, horizon_s, limits_s=limits_s)
-        starts[draw], behind_s = _run(state, chosen, left[draw], coming[draw], probe, later)
+        starts[draw], behind_s = _run(
+            *(state, chosen, left[draw], coming[draw], probe, later),
+            late_until_s=0.0 if only else horizon_s,
+        )
         waits[draw] = np.clip(probe.waits_s, behind_s, horizon_s)
     starts = np.minimum(starts, horizon_s)
     stays = coming.copy()
@@ -263,6 +268,8 @@ def _run(
     run_s: Floats,
     watch: Watch,
     later: Sequence[tuple[float, JobShape]] = (),
+    *,
+    late_until_s: float = 0.0,
 ) -> tuple[Floats, float]:
     """Run a queue once: give starts of those that wait, and when all of them have started.
 
@@ -270,6 +277,7 @@ def _run(
 
     left_s, run_s: what is left of jobs that run, and run times of those that wait.
     later: jobs to come.
+    late_until_s: so long the starts of those are looked for, too, that cannot start yet.
     """
     watch.engine = engine = Engine(
         state.units, closings=state.closings, depth=state.depth, moments=watch.moments
@@ -287,19 +295,40 @@ def _run(
     come = sorted([*(queued[i] for i in order), *later], key=lambda one: one[0])
     place = {id(one): number for number, one in enumerate(come, len(there))}
     shapes = [*there, *(shape for _, shape in come)]
+    front = chosen.jobs[: chosen.whole]
+    numbers = [*range(len(there)), *(place[id(one)] for one in queued)]
+    watch.numbers = by_key = _by_key([*state.running, *front], numbers)
+    own = dict(zip(numbers[len(there) :], front, strict=True))
+    late = [number for number, job in own.items() if job.begin_s > 0 or job.awaits]
+
+    def is_through(now_s: float) -> bool:
+        if not watch(now_s) or (rest and engine.waiting_jobs):
+            return False
+        return now_s >= late_until_s or all(map(engine.has_started, late))
+
     if not there and (not come or come[0][0] > 0):
         watch(0.0)
     schedule = engine.run(
         [0.0] * len(there) + [begin_s for begin_s, _ in come],
         lambda job, _: shapes[job],
         running=len(there),
-        done=(lambda now_s: watch(now_s) and not engine.waiting_jobs) if rest else watch,
+        waits={n: waits_of(job.awaits, by_key) for n, job in own.items() if job.awaits},
+        done=is_through,
     )
     started = np.append(schedule.start_s, inf)
     starts = started[[min(place[id(one)], len(started) - 1) for one in queued]]
     if not rest:
         return starts, 0.0
     return _with_rest(schedule, starts, rest, chosen.each)
+
+
+def _by_key(jobs: Sequence[QueuedJob], numbers: Sequence[int]) -> dict[int, list[int]]:
+    """Give the engine's numbers of the jobs that others may wait for, by their keys."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for job, number in zip(jobs, numbers, strict=True):
+        if job.key >= 0:
+            found[job.key].append(number)
+    return found
 
 
 def _with_rest(
@@ -316,7 +345,8 @@ def _with_rest(
     lasts_s = schedule.end_s[begun] - schedule.start_s[begun]
     spans_s = np.minimum(lasts_s, until_s - schedule.start_s[begun])
     pace = float((spans_s * schedule.nodes[begun]).sum()) / until_s
-    before = float(((schedule.end_s - schedule.start_s) * schedule.nodes).sum())
+    ran = schedule.end_s < inf
+    before = float(((schedule.end_s - schedule.start_s) * schedule.nodes)[ran].sum())
     work = np.array([each * shape.nodes * min(shape.run_s, shape.limit_s) for shape in rest])
     through = (before + np.concatenate([[0.0], np.cumsum(work)])) / pace
     return np.concatenate([starts_s, through[:-1]]), float(through[-1])

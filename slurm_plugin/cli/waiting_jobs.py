@@ -45,7 +45,8 @@ _PRIORITIES = ("sacctmgr", "-nP", "show", "qos", "format=Name,Priority")
 #: What of the queue is asked whatever the release.
 _PARTS = (sources.SINFO, sources.PARTITIONS, sources.RESERVATIONS, sources.LICENCES)
 _CHANGES_DEVICES = (23, 2)  #: release from which Slurm changes types of devices in the queue
-_BY_ITSELF = frozenset({"BeginTime", "Reservation"})  #: reasons that time takes away
+#: Reasons that time takes away, or the ends of other jobs.
+_BY_ITSELF = frozenset({"BeginTime", "Reservation", "Dependency"})
 
 
 class Look(NamedTuple):

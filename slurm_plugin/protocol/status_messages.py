@@ -29,6 +29,7 @@ class WaitRow(msgspec.Struct, kw_only=True):
     low_s: float | None = None  #: nine in ten start between these
     high_s: float | None = None
     last_s: float | None = None  #: half of such arrays have started all their tasks by then
+    condition: str = ""  #: of that start: "if job 12 ends well"; empty: none
     slurm_start_s: float | None = None  #: planned by Slurm, as ``squeue --start`` has it
     limit_s: float | None = None  #: its time limit, seconds; None: it has none
     #: run time of a command that never ran, a guess; nine in ten of such are between the others

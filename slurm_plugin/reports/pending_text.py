@@ -7,7 +7,7 @@ import msgspec
 
 from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.slurm.job_edit import AT_ONCE_S, Edit
-from slurm_plugin.slurm.pending_job import PendingJob
+from slurm_plugin.slurm.pending_job import PendingJob, condition_text
 from slurm_plugin.slurm.pending_reasons import Ends, PendingReason
 from slurm_plugin.text.formatting import count, ends_differ, percent, printable, short_clock
 
@@ -41,6 +41,7 @@ class PendingAnswer(msgspec.Struct, kw_only=True):
     start_s: float | None = None  #: half of such jobs have started by then; None: unknown
     low_s: float | None = None  #: nine in ten start between these
     high_s: float | None = None
+    condition: str = ""  #: of that start: "if job 12 ends well"; empty: none
     after: str = ""  #: reservation that it starts behind: "Thursday's maintenance upgrade"
     slurm_start_s: float | None = None  #: planned by Slurm
     edits: list[EditRow] = []  #: what would start it sooner
@@ -61,6 +62,7 @@ def answer_of(job: PendingJob, reason: PendingReason) -> PendingAnswer:
         sentence=reason.sentence,
         change=reason.change,
         slurm_start_s=job.start_s,
+        condition=condition_text(job.depends),
     )
 
 
@@ -154,6 +156,8 @@ def start_text(one: PendingAnswer) -> str:
     if ends_differ(one.low_s, one.high_s):
         between = f"{short_clock(one.low_s)} and {short_clock(one.high_s)}"
         said += f" (nine in ten of such jobs between {between})"
+    if one.condition:
+        said += f", {one.condition}"
     if one.after:
         said += f", after {one.after}"
     return f"{said}; {planned}." if planned else f"{said}."

@@ -42,6 +42,9 @@ def _end(row: WaitRow, name: str) -> str:
 
 
 def _job(row: WaitRow) -> str:
-    if row.task is not None:
-        return f"{row.array_id}_{row.task}"
-    return f"{row.job_id}" if row.tasks == 1 else f"{row.job_id} ({row.tasks} tasks)"
+    return job_name(row) if row.tasks == 1 else f"{row.job_id} ({row.tasks} tasks)"
+
+
+def job_name(row: WaitRow) -> str:
+    """Write the number of a job or a task: ``4711``, ``4711_3``."""
+    return f"{row.job_id}" if row.task is None else f"{row.array_id}_{row.task}"

@@ -61,6 +61,7 @@ class RawJob:
     tres: Mapping[str, float] = field(default_factory=dict)  #: in total, memory in MiB
     licences: Mapping[str, int] = field(default_factory=dict)
     reservation: str = ""
+    dependency: str = ""  #: what it waits for, as Slurm shows it: ``afterok:3(unfulfilled)``
     alone: bool = False  #: nothing else may run on its nodes
     admin_comment: str = ""
     priority: int = 0

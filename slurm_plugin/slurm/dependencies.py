@@ -58,7 +58,7 @@ class JobTimes:
         any_of, texts = "?" in dependency, re.split("[,?]", dependency)
         conditions = [self._condition(text) for text in texts if ":" in text]
         if _SINGLETON in texts:
-            alike = self._named.get((user, name), ())
+            alike = self.named(user, name)
             numbers = dict.fromkeys(job.array_id or job.job_id for job in alike)
             conditions.append(self._condition(f"{_SINGLETON}:{':'.join(map(str, numbers))}"))
         if not conditions or (any_of and any(not one.jobs for one in conditions)):
@@ -84,13 +84,21 @@ class JobTimes:
             if begin_s > self.now_s:
                 yield job_id, begin_s
 
+    def numbered(self, number: int) -> Sequence[RawJob]:
+        """Jobs of a number, or of an array of that number."""
+        return self._numbered.get(number, ())
+
+    def named(self, user: str, name: str) -> Sequence[RawJob]:
+        """Jobs of a user that have this name."""
+        return self._named.get((user, name), ())
+
     def prepare(self) -> None:
         """Sort the jobs in the background, so that no submission waits for it."""
         _ = self._numbered, self._named
 
     def _span(self, number: int) -> Span | None:
         """Start and end of a job, of an array those of its last task; None: it is not there."""
-        spans = [self.span_of(job, self.now_s) for job in self._numbered.get(number, ())]
+        spans = [self.span_of(job, self.now_s) for job in self.numbered(number)]
         if not spans:
             return None
         return Span(max(one.start_s for one in spans), max(one.end_s for one in spans))

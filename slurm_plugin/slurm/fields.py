@@ -75,6 +75,7 @@ JOB = (
     SlurmField("account", "Account", ("account",), to.text, "account"),
     SlurmField("qos", "QOS", ("qos",), to.text, "qos"),
     SlurmField("features", "Feature", ("features",), to.text),
+    SlurmField("dependency", "Dependency", ("dependency",), to.text),
     SlurmField("name", "Name", ("name",), to.text, "name", by_user=True),
     SlurmField("comment", "Comment", ("comment",), to.text, "comment", by_user=True),
     SlurmField("command", "Command", ("command",), to.text, "command", by_user=True),

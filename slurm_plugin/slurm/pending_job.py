@@ -1,7 +1,7 @@
 """A job that waits, as ``scontrol show job`` has it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sacct_ingest.text.slurm_text import parse_epoch, parse_time_limit
@@ -10,11 +10,14 @@ from slurm_plugin.slurm.shown_job import shown_fields
 
 _NONE = frozenset({"", "(null)", "N/A", "None", "Unknown", "n/a"})
 _FIRST = re.compile(r"^JobId=(\d+)((?: \w+=\S+)*?) JobName=", re.MULTILINE)
+#: Kinds of dependency that failure of the other job breaks.
+_WELL = frozenset({"afterok", "aftercorr"})
 _NODES = re.compile(r"(\d+)(?:-(\d+))?")
 _USER = re.compile(r"(.*)\((\d+)\)")
 #: One job of a dependency, and what Slurm says of it: ``afterok:3(unfulfilled)``.
 _ON = re.compile(
-    r"(?P<kind>after\w*|singleton)(?::(?P<job>\d+)(?:_\S*?)?)?(?:\+\d+)?\((?P<state>\w+)\)"
+    r"(?P<kind>after\w*|singleton)(?::(?P<job>\d+)(?:_(?P<task>\d+|\*))?)?(?:\+(?P<minutes>\d+))?"
+    r"\((?P<state>\w+)\)"
 )
 
 
@@ -25,6 +28,8 @@ class DependsOn:
     kind: str  #: ``afterok``, ``singleton``
     job_id: int | None
     state: str  #: ``unfulfilled``, ``failed``
+    task: str = ""  #: of an array: the index of the one that counts; empty: all
+    minutes: int = 0  #: that have to pass besides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,10 +194,34 @@ def depends_on(text: str) -> tuple[DependsOn, ...]:
     """Read a dependency as Slurm shows it.
 
     >>> depends_on("afterok:3(unfulfilled),afterany:4(unfulfilled)")[1]
-    DependsOn(kind='afterany', job_id=4, state='unfulfilled')
+    DependsOn(kind='afterany', job_id=4, state='unfulfilled', task='', minutes=0)
     """
-    found = _ON.finditer(text)
-    return tuple(DependsOn(one["kind"], _number(one["job"] or ""), one["state"]) for one in found)
+    return tuple(
+        DependsOn(
+            one["kind"],
+            _number(one["job"] or ""),
+            one["state"],
+            task=(one["task"] or "").rstrip("*"),
+            minutes=int(one["minutes"] or 0),
+        )
+        for one in _ON.finditer(text)
+    )
+
+
+def condition_text(depends: Iterable[DependsOn]) -> str:
+    """Say what has to come of other jobs so that a job starts when these end; empty: nothing.
+
+    >>> condition_text(depends_on("afterok:3(unfulfilled),afterany:4(unfulfilled)"))
+    'if job 3 ends well'
+    """
+    left = (one for one in depends if one.state != "fulfilled" and one.kind in _WELL)
+    jobs = list(dict.fromkeys(f"{one.job_id}_{one.task}".rstrip("_") for one in left))
+    if not jobs:
+        return ""
+    *others, last = jobs
+    return (
+        f"if jobs {', '.join(others)} and {last} end well" if others else f"if job {last} ends well"
+    )
 
 
 #: What Slurm shows of devices, the option that asks for it, and what that leaves out.

@@ -14,8 +14,8 @@ from typing import Any
 from slurm_plugin.service.accountant import Account, Accountant, Kind, Principal, Resource
 from slurm_plugin.slurm import fields
 
-#: Fields of a job that users write.
-_WRITTEN = tuple(field.name for field in fields.JOB if field.by_user)
+#: Fields of a job that users write, or make as long as they like.
+_WRITTEN = (*(field.name for field in fields.JOB if field.by_user), "dependency")
 
 
 class ViewTexts:

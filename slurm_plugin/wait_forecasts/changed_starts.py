@@ -20,6 +20,7 @@ from slurm_plugin.slurm.node_pool import NodeGroup, could_hold
 from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.startable import empty_node, share_of_each
+from slurm_plugin.wait_forecasts.awaited_jobs import Hold
 from slurm_plugin.wait_forecasts.simulated_queue import (
     PartitionQueue,
     QueueScene,
@@ -161,16 +162,24 @@ class ChangedStarts:
         scene = self._scene(form.reservation)
         place = scene.place(job)
         begin_s = self._begin_s(form)
+        waits = form.reason == "Dependency"
+        before = scene.awaited.ids_before(job) if waits else frozenset()
         for name in form.partitions:
             nodes = self._able(scene, form, job, name)
             if not form.nodes <= len(nodes) or begin_s == inf:
                 continue
-            queue = self._queue(scene, form, nodes, place)
+            queue = self._queue(scene, form, nodes, place, before)
+            hold = scene.awaited.hold(job, queue.keys) if waits else Hold()
+            if hold is None:
+                continue
             units = size_of(job, job.nodes, queue.units, alone=scene.is_alone(job))
             found.append((
                 queue,
                 QueuedJob(
-                    units=units, limit_s=form.limit_s or 365 * 86_400.0, begin_s=begin_s,
+                    units=units,
+                    limit_s=form.limit_s or 365 * 86_400.0,
+                    begin_s=max(begin_s, hold.begin_s - self._now_s),
+                    awaits=hold.awaits,
                 ),
             ))  # fmt: skip
         return found
@@ -232,15 +241,20 @@ class ChangedStarts:
         return frozenset(found)
 
     def _queue(
-        self, scene: QueueScene, form: PendingJob, nodes: frozenset[str], place: tuple[float, ...]
+        self,
+        scene: QueueScene,
+        form: PendingJob,
+        nodes: frozenset[str],
+        place: tuple[float, ...],
+        before: frozenset[int],
     ) -> PartitionQueue:
         # Nobody else waits for the nodes of a reservation.
         first = (-inf,) if form.reservation else place
-        key = (form.reservation, nodes, first)
+        key = (form.reservation, nodes, first, before)
         if (queue := self._queues.get(key)) is None:
             if (every := self._every.get(key[:2])) is None:
                 every = self._every[key[:2]] = scene.queue((), nodes)
-            queue = self._queues[key] = every.before(first)
+            queue = self._queues[key] = every.before(first, before)
         return queue
 
     def _begin_s(self, form: PendingJob) -> float:

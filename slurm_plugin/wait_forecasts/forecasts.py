@@ -349,6 +349,7 @@ class Outlooks:
             settings=settings,
             limits=cluster.limits,
             arrivals=self.corrections.past.arrivals,
+            span_of=self._span,
         ):
             forward = run_forward(queue.state, seed=int(cluster.taken_s))
             if correction is not None:

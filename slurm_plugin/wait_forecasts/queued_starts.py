@@ -17,6 +17,7 @@ from slurm_plugin.protocol.request_messages import Selection
 from slurm_plugin.protocol.status_messages import WaitRow
 from slurm_plugin.slurm.cluster_state import RawJob
 from slurm_plugin.slurm.outlook import PartitionOutlook, class_for
+from slurm_plugin.slurm.pending_job import condition_text, depends_on
 from slurm_plugin.slurm.startable import WAITS, waits_for_nodes
 
 #: Jobs whose start is awaited, at most.
@@ -182,6 +183,7 @@ class QueuedStarts:
         if wait is not None and wait.median_s < inf:
             moments = (wait.median_s, *wait.interval_s)
             row.start_s, row.low_s, row.high_s = map(self._moment, moments)
+            row.condition = condition_text(depends_on(job.dependency))
         if row.tasks > 1:
             last = self._start_of(job, job.jobs - 1)
         if last is not None and last.median_s < inf:

@@ -6,7 +6,7 @@ queue of its own, in which the others' jobs count with the part that they may ta
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
@@ -14,15 +14,18 @@ from math import ceil, inf
 from typing import overload
 
 from predictor.waits.easy import Closing, JobShape
+from predictor.waits.probes import Awaited
 from predictor.waits.simulation import Arrivals, QueuedJob, QueueState
 from predictor.waits.workload import ArrivalDemand, PastArrivals
 from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawState
+from slurm_plugin.slurm.dependencies import JobTimes, Span, span_by_limit
 from slurm_plugin.slurm.limits import LimitTables
 from slurm_plugin.slurm.node_pool import NodeGroup, NodeShare, could_hold
 from slurm_plugin.slurm.node_states import UNUSABLE
 from slurm_plugin.slurm.outlook import NodeUnits
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.startable import WAITS, StartableJobs, empty_node
+from slurm_plugin.wait_forecasts.awaited_jobs import AwaitedJobs
 
 #: What is predicted of a job's run time: log quantiles, and a number for its application.
 RunTimes = Callable[[RawJob], tuple[tuple[float, ...], int]]
@@ -31,6 +34,7 @@ RunTimes = Callable[[RawJob], tuple[tuple[float, ...], int]]
 _FOREVER_S = 365 * 86_400.0
 _GOLDEN = 0.618034  #: its multiples are spread evenly between whole numbers
 _LATER = frozenset({"BeginTime"})
+_BEHIND = "Dependency"  #: reason of jobs that wait for others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +47,16 @@ class PartitionQueue:
     waiting: int  #: jobs that wait for nodes
     demand: ArrivalDemand  #: of jobs to come, as shares of all units
 
-    def before(self, place: "Place") -> "PartitionQueue":
-        """Queue as one of its jobs sees it: of those alone that go before."""
+    @property
+    def keys(self) -> frozenset[int]:
+        """Ids of the jobs that run or wait in it."""
+        return frozenset(one.key for one in (*self.state.running, *self.state.waiting))
+
+    def before(self, place: "Place", awaited: Collection[int] = frozenset()) -> "PartitionQueue":
+        """Queue as one of its jobs sees it: of those alone that go before, or that it waits for."""
         waiting = self.state.waiting
         assert isinstance(waiting, _Tasks)
-        ahead = waiting.before(place)
+        ahead = waiting.before(place, awaited)
         return replace(self, state=replace(self.state, waiting=ahead), waiting=len(ahead))
 
 
@@ -59,6 +68,7 @@ def queues(
     settings: SlurmConf,
     limits: LimitTables,
     arrivals: Mapping[str, PastArrivals] | None = None,
+    span_of: Callable[[RawJob, float], Span] = span_by_limit,
 ) -> list[PartitionQueue]:
     """Make the queues of a cluster.
 
@@ -68,8 +78,11 @@ def queues(
     settings: of Slurm's configuration.
     limits: those of QOS and associations.
     arrivals: how jobs came to each partition.
+    span_of: tells when a job of another queue starts and ends that one waits for.
     """
-    scene = QueueScene.of(raw, run_times, now_s=now_s, settings=settings, limits=limits)
+    scene = QueueScene.of(
+        *(raw, run_times), now_s=now_s, settings=settings, limits=limits, span_of=span_of
+    )
     together: dict[frozenset[str], list[str]] = defaultdict(list)
     for name, own in scene.members.items():
         together[own].append(name)
@@ -99,6 +112,7 @@ class QueueScene:
     counts_memory: bool
     depth: int  #: jobs of a queue that Slurm looks at
     startable: StartableJobs
+    awaited: AwaitedJobs
 
     @classmethod
     def of(
@@ -109,6 +123,7 @@ class QueueScene:
         now_s: float,
         settings: SlurmConf,
         limits: LimitTables,
+        span_of: Callable[[RawJob, float], Span] = span_by_limit,
     ) -> "QueueScene":
         """Make it of what Slurm said; parameters as of :func:`queues`."""
         nodes = {node.name: node for node in raw.nodes if node.state.isdisjoint(UNUSABLE)}
@@ -128,6 +143,7 @@ class QueueScene:
             counts_memory=settings.counts_memory,
             depth=settings.depth,
             startable=startable,
+            awaited=AwaitedJobs(JobTimes(raw.jobs, now_s, span_of)),
         )
 
     def is_alone(self, job: RawJob) -> bool:
@@ -151,7 +167,8 @@ class QueueScene:
         overlap = {name: len(own & other) / len(other) for name, other in self.members.items()}
         units = self._units(own, overlap)
         running = [*self._running(own, units), *self._unseen(own, units)]
-        waiting = sorted(self._waiting(names, own, overlap), key=lambda one: one.place)
+        known = self._held(list(self._waiting(names, own, overlap)), running)
+        waiting = sorted(known, key=lambda one: one.place)
         tasks = _Tasks(waiting, partial(self._task, units))
         return PartitionQueue(
             partitions=names,
@@ -165,7 +182,7 @@ class QueueScene:
                 closings=self._closings(own, units),
                 arrivals=_arrivals(arrivals, units),
             ),
-            waiting=sum(one.job.jobs for one in waiting if one.begin_s == 0.0),
+            waiting=sum(one.job.jobs for one in waiting if one.begin_s == 0.0 and not one.awaits),
             demand=_demand(arrivals, units),
         )
 
@@ -203,6 +220,7 @@ class QueueScene:
                     ran_s=max(self.now_s - job.start_s, 0.0) if job.start_s < inf else 0.0,
                     owner=job.user,
                     account=job.account,
+                    key=_key(job),
                 )
 
     def _unseen(self, own: frozenset[str], units: NodeUnits) -> Iterator[QueuedJob]:
@@ -221,7 +239,9 @@ class QueueScene:
             if job.state not in WAITS or job.reservation:
                 continue
             later = job.reason in _LATER and job.start_s < inf
-            able = self.startable.fitting(job) if later else self.startable.partitions(job)
+            behind = job.reason == _BEHIND and self.awaited.of(job) is not None
+            fitting, may_start = self.startable.fitting, self.startable.partitions
+            able = fitting(job) if later or behind else may_start(job)
             if not able:
                 continue
             key = able, None if names else _particular(job)
@@ -239,6 +259,29 @@ class QueueScene:
             place = (-tier, -job.priority, job.submit_s, job.job_id or 0)
             begin_s = max(job.start_s - self.now_s, 0.0) if later else 0.0
             yield _Waiting(place, job, part, begin_s, inside)
+
+    def _held(
+        self, waiting: Sequence["_Waiting"], running: Sequence[QueuedJob]
+    ) -> Sequence["_Waiting"]:
+        """Say of jobs that wait for others what holds them; the unknown ones are left out."""
+        if not any(one.job.reason == _BEHIND for one in waiting):
+            return waiting
+        run = {job.key for job in running}
+        while True:
+            there = run | {_key(one.job) for one in waiting}
+            made = [self._behind(one, there) for one in waiting]
+            known = [one for one in made if one is not None]
+            if len(known) == len(waiting):
+                return known
+            waiting = known
+
+    def _behind(self, one: "_Waiting", there: Collection[int]) -> "_Waiting | None":
+        if one.job.reason != _BEHIND:
+            return one
+        hold = self.awaited.hold(one.job, there)
+        if hold is None:
+            return None
+        return replace(one, awaits=hold.awaits, begin_s=max(hold.begin_s - self.now_s, 0.0))
 
     def _where(
         self, partitions: Sequence[str], names: Sequence[str], overlap: Mapping[str, float]
@@ -272,6 +315,8 @@ class QueueScene:
             owner=one.job.user,
             account=one.job.account,
             number=one.job.job_id if one.own and one.job.job_id is not None else -1,
+            key=_key(one.job),
+            awaits=one.awaits,
         )
 
     def _size(self, job: RawJob, nodes: int, units: NodeUnits) -> int:
@@ -292,6 +337,10 @@ class QueueScene:
             if left and one.end_s > self.now_s:
                 made.append((max(one.start_s - self.now_s, 0.0), one.end_s - self.now_s, left))
         return made
+
+
+def _key(job: RawJob) -> int:
+    return -1 if job.job_id is None else job.job_id
 
 
 def _particular(job: RawJob) -> NodeShare | None:
@@ -342,6 +391,7 @@ class _Waiting:
     part: float  #: part of its nodes that it may take of this queue's
     begin_s: float  #: it does not start earlier, seconds from now
     own: bool  #: it may run in a partition of this queue
+    awaits: tuple[Awaited, ...] = ()  #: jobs of this queue that it waits for
 
 
 class _Tasks(Sequence[QueuedJob]):
@@ -360,10 +410,14 @@ class _Tasks(Sequence[QueuedJob]):
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    def before(self, place: Place) -> "_Tasks":
-        """Those that go before a job's place; that job, wherever it is now, is not among them."""
-        ahead = self._waiting[: bisect_left(self._waiting, place, key=lambda one: one.place)]
-        others = [one for one in ahead if one.place[-1] != place[-1]]
+    def before(self, place: Place, awaited: Collection[int] = frozenset()) -> "_Tasks":
+        """Those that go before a job's place; that job, wherever it is now, is not among them.
+
+        awaited: ids of others that count, wherever they are.
+        """
+        until = bisect_left(self._waiting, place, key=lambda one: one.place)
+        behind = [one for one in self._waiting[until:] if _key(one.job) in awaited]
+        others = [one for one in [*self._waiting[:until], *behind] if one.place[-1] != place[-1]]
         return _Tasks(others, self._make, self._made)
 
     def within(self, records: int) -> int:

@@ -85,6 +85,41 @@ def test_each_task_of_an_array_has_a_start_of_its_own(enforcing):
     cluster.run("scancel", str(busy), str(array))
 
 
+def test_a_chain_of_three_jobs_starts_when_it_is_said(enforcing):
+    """Their limits are fifty times as long as they take; Slurm itself plans no start of them."""
+    cluster = enforcing.cluster
+    script = enforcing.write_script("link.sh", f"#!/bin/sh\nsleep {SHORT_S}\n")
+    asks = ("-n", "1", "-t", str(LIMIT_S // 60), "-J", "link")
+    cluster.wait(*(cluster.sbatch(*asks, script) for _ in range(8)), accounted=True)
+    enforcing.learn()
+    enforcing.run_nimod("enforce")
+
+    first = cluster.sbatch(*asks, script)
+    second = cluster.sbatch(*asks, "-d", f"afterok:{first}", script)
+    third = cluster.sbatch(*asks, "-d", f"afterok:{second}", script)
+
+    def rows():
+        asked = json.loads(enforcing.nimod.run("wait", "--json").stdout)["rows"]
+        return [row for row in asked if row["job_id"] in (second, third) and row["start_s"]]
+
+    wait_until(lambda: len(rows()) == 2, what="the queue to be run forward")
+    said = rows()
+    assert [row["condition"] for row in said] == [
+        f"if job {first} ends well", f"if job {second} ends well",
+    ]  # fmt: skip
+    assert [row["slurm_start_s"] for row in said] == [None, None]
+    table = enforcing.nimod.run("wait", str(third)).stdout
+    assert f"Job {third} starts then if job {second} ends well." in table
+    why = " ".join(enforcing.nimod.run("why", str(third)).stdout.split())
+    assert "It starts about " in why
+    assert f", if job {second} ends well" in why
+    cluster.wait(first, second, third, accounted=True)
+    began = [started_s(enforcing, job) for job in (second, third)]
+    errors = [row["start_s"] - start_s for row, start_s in zip(said, began, strict=True)]
+    _log.warning("a chain's starts were said %s s late", errors)
+    assert max(map(abs, errors)) < SHORT_S
+
+
 @pytest.mark.long
 def test_starts_of_200_jobs_whose_limits_are_fifty_times_their_run_times(enforcing):
     """A tenth of the error of the limits' profile, and of Slurm's own estimate."""

@@ -12,7 +12,7 @@ from slurm_plugin.cli.command_context import nimod_socket, print_table, user_set
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
-from slurm_plugin.reports.queue_table import queue_table
+from slurm_plugin.reports.queue_table import job_name, queue_table
 from slurm_plugin.slurm import commands
 from slurm_plugin.text.formatting import clock, count, wrapped
 from slurm_plugin.text.streams import json_text
@@ -52,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
     elif waits.rows or args.parsable2:
         print_table(queue_table(waits.rows), args)
         if not args.parsable2:
-            print(f"\n{wrapped(sentence(waits, now_s=time.time()), terminal_width())}")
+            said = "\n".join([*conditions(waits.rows), sentence(waits, now_s=time.time())])
+            print(f"\n{wrapped(said, terminal_width())}")
     else:
         selected = "the jobs selected" if args.user or args.partition else ""
         which = "these jobs" if args.jobs else selected
@@ -79,6 +80,11 @@ def _by_own_record(config: "Config", args: argparse.Namespace, asked: set[int]) 
 
 def _numbers(row: WaitRow) -> set[int]:
     return {row.job_id, row.array_id or row.job_id}
+
+
+def conditions(rows: Sequence[WaitRow]) -> list[str]:
+    """Say of which starts other jobs have to end well."""
+    return [f"Job {job_name(row)} starts then {row.condition}." for row in rows if row.condition]
 
 
 def sentence(waits: Waits, *, now_s: float) -> str:

@@ -260,3 +260,10 @@ def test_few_jobs_say_nothing(count):
 
 def test_other_units_scale_the_demand():
     assert steady().scaled(1 / 16).within(240.0, 0.5) == 4 / 16
+
+
+def test_a_job_to_begin_later_starts_then_though_nothing_else_waits():
+    short = QueuedJob(units=1, limit_s=10.0)
+    later = QueuedJob(units=1, limit_s=60.0, begin_s=1_000.0, number=5)
+    forward = run_forward(QueueState(units=4, running=[short], waiting=[later]))
+    assert set(forward.starts_s[5]) == {1_000.0}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from predictor.waits.backtest import PastJob, PastWait, fair_shares, walk
 from predictor.waits.correction import corrected_forward, correction_of
-from predictor.waits.easy import Engine, JobShape, Order
+from predictor.waits.easy import Engine, JobShape, Order, Wait
 from predictor.waits.error_record import class_of
 from predictor.waits.features import FAIR_SHARE, FEATURES, OF_ACCOUNT, QueueLoad, Submitter
 from predictor.waits.history import learn_waits
@@ -360,3 +360,17 @@ def test_waits_grow_with_what_the_account_has_where_sites_limit_accounts():
     assert set(OF_ACCOUNT) <= set(correction_of(learned.correction).features)
     assert learned.corrected_error < 0.5 * learned.error
     assert fmean(one.inside for one in learned.errors[-200:]) > 0.8
+
+
+def test_a_job_comes_into_the_queue_once_others_have_ended_or_started():
+    shapes = [JobShape(1, 10, 10), JobShape(1, 5, 5), JobShape(1, 5, 5), JobShape(2, 5, 5)]
+    waits = {1: [Wait(0)], 2: [Wait(1, starts=True)], 3: [Wait(0), Wait(1)]}
+    ran = Engine(2).run([0.0, 0.0, 0.0, 12.0], lambda job, _: shapes[job], waits=waits)
+    assert ran.start_s.tolist() == [0.0, 10.0, 10.0, 15.0]
+
+
+def test_a_job_that_waits_for_one_that_never_starts_never_starts():
+    shapes = [JobShape(1, 5, 5), JobShape(1, 5, 5)]
+    waits = {0: [Wait(1)], 1: [Wait(0)]}
+    ran = Engine(2).run([0.0, 0.0], lambda job, _: shapes[job], waits=waits)
+    assert ran.start_s.tolist() == [math.inf, math.inf]

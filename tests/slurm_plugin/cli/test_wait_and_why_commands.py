@@ -306,3 +306,11 @@ def test_an_interval_whose_ends_read_the_same_is_not_printed(monkeypatch, capsys
     assert open_end.split() == ["30", *f"{start} {start}".split(), "-"]
     assert main(["wait", "--parsable2", "--format=low_s,high_s", "--noheader"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == f"{moment_s + 2:.0f}|{moment_s + 9:.0f}"
+
+
+def test_a_start_that_hangs_on_another_job_says_so(monkeypatch, capsys):
+    rows = [row(4711), row(4712, condition="if job 4711 ends well")]
+    monkeypatch.setattr(client, "waits", lambda *_, **__: Waits(made_s=NOW, rows=rows))
+    assert main(["wait"]) == 0
+    printed = capsys.readouterr().out
+    assert "\nJob 4712 starts then if job 4711 ends well.\nHalf of such jobs" in printed

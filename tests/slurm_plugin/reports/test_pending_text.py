@@ -23,3 +23,8 @@ def test_a_gain_whose_interval_reads_as_the_gain_stands_once():
     assert edited_start(one, 0.0) == "it starts at once, about 1.7 h sooner, 98 % certain"
     wide = EditRow(**own, gain_low_s=_HOUR, gain_high_s=2 * _HOUR)
     assert "about 1.7 h sooner (1 to 2 h), " in edited_start(wide, 0.0)
+
+
+def test_a_start_behind_a_job_that_has_to_end_well_says_so():
+    one = PendingAnswer(job_id=28, start_s=_HOUR, condition="if job 12 ends well")
+    assert start_text(one).endswith(", if job 12 ends well.")

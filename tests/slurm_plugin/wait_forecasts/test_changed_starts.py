@@ -70,6 +70,30 @@ def test_a_start_follows_from_predictions_and_not_from_limits():
     assert 0.9 * HOUR <= start.low_s - NOW < start.median_s - NOW < start.high_s - NOW <= 1.1 * HOUR
 
 
+def behind(job_id, dependency, **fields):
+    given = {"reason": "Dependency", "dependency": dependency, "nodes": 1, "tres": {"cpu": 4.0}}
+    return replace(OWN, job_id=job_id, **given | fields)
+
+
+@pytest.mark.parametrize("priority", [1, 500])
+def test_a_chain_starts_as_its_jobs_end(priority):
+    """Also where one that is waited for stands further behind."""
+    second = behind(3, "afterok:2(unfulfilled)", comment="2", priority=priority)
+    own = behind(17, "afterok:3(unfulfilled)")
+    job = replace(JOB, reason="Dependency", nodes=1, cpus=4)
+    raw = RawState(nodes=NODES, jobs=[*BUSY, second, own], partitions=PARTITIONS)
+    start, _ = compared(job, [], ChangedStarts(raw, CONF, run_times, now_s=NOW), waits=True)
+    assert start.median_s - NOW == pytest.approx(5 * HOUR, rel=0.1)
+
+
+@pytest.mark.parametrize("dependency", ["afternotok:2(unfulfilled)", "afterok:77(unfulfilled)", ""])
+def test_what_may_never_come_has_no_start(dependency):
+    job = replace(JOB, reason="Dependency", nodes=1, cpus=4)
+    raw = RawState(nodes=NODES, jobs=[*BUSY, behind(17, dependency)], partitions=PARTITIONS)
+    start, _ = compared(job, [], ChangedStarts(raw, CONF, run_times, now_s=NOW), waits=True)
+    assert start is None
+
+
 def test_fewer_nodes_gain_what_the_second_node_is_waited_for():
     _, (edit,) = gains([on_nodes(JOB, 1)], *BUSY)
     assert edit.start_s == NOW

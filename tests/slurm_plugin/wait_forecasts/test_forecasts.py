@@ -200,6 +200,80 @@ def test_a_job_behind_others_starts_when_the_queue_lets_expect_their_ends():
     assert begin_s("afterok:1") == pytest.approx(100_000)
 
 
+BEHIND = {"reason": "Dependency", "tres": {"cpu": 8.0}, "user": "alice", "name": "next"}
+
+
+def test_a_chain_of_jobs_starts_as_those_before_end():
+    """By what they are known to take, not by their limits."""
+    learned = table(lambda _: 1_050.0, spread=1.01)
+    known = {"user": "alice", "name": "solve", "limit_s": 100_000.0, "tres": {"cpu": 8.0}}
+    first = running(1, "n0", end_s=NOW + 100_000, **known)
+    second = pending(2, dependency="afterok:1(unfulfilled)", **BEHIND | known)
+    third = pending(3, dependency="afterok:2(unfulfilled),afterany:1(unfulfilled)", **BEHIND)
+    made = outlooks(stored(learned))
+    attached(made, visible(first, second, third))
+    rows = queued(made, [], user=None, own="alice")
+    assert [row.start_s - NOW for row in rows] == pytest.approx([1_000, 2_050], rel=0.1)
+    assert [row.condition for row in rows] == ["if job 1 ends well", "if job 2 ends well"]
+
+
+def test_a_job_that_needs_only_the_start_of_another_waits_for_that():
+    first = pending(9, tres={"cpu": 32.0}, nodes=4)
+    state = full()
+    made = outlooks()
+    behind = pending(10, dependency="after:9(unfulfilled)", **BEHIND | {"user": "ann"})
+    attached(made, replace(state, jobs=[*state.jobs, first, behind]))
+    nine, ten = queued(made, [9, 10], user=None, own="")
+    assert ten.start_s - nine.start_s == pytest.approx(60, rel=0.5)  # all nodes for its limit
+    assert ten.condition == ""
+
+
+@pytest.mark.parametrize("kind", ["singleton(unfulfilled)", "afterany:20_*(unfulfilled)"])
+def test_all_tasks_and_all_jobs_of_a_name_are_waited_for(kind):
+    ones = [
+        running(21 + n, f"n{n}", end_s=NOW + 10_000 * (1 + n), array_id=20, tasks=f"{n}",
+                user="alice", name="next")
+        for n in range(3)
+    ]  # fmt: skip
+    made = outlooks()
+    attached(made, visible(*ones, pending(30, dependency=kind, **BEHIND)))
+    (row,) = queued(made, [], user=None, own="alice")
+    assert row.start_s - NOW == pytest.approx(30_000, rel=0.1)
+
+
+def test_a_job_behind_one_of_another_partition_starts_when_that_ends():
+    nodes = [node(0), node(1, "other")]
+    parts = [RawPartition(name="batch", default=True), RawPartition(name="other")]
+    first = running(1, "n1", partitions=("other",), end_s=NOW + 5_000)
+    behind = pending(2, dependency="afterany:1(unfulfilled)", **BEHIND)
+    made = outlooks()
+    attached(made, RawState(nodes=nodes, jobs=[first, behind], partitions=parts))
+    (row,) = queued(made, [], user=None, own="alice")
+    assert row.start_s - NOW == pytest.approx(5_000, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "dependency",
+    [
+        "", "afternotok:1(unfulfilled)", "afterok:1(failed)", "afterok:77(unfulfilled)",
+        "afterany:1(unfulfilled)?afterany:2(unfulfilled)", "afterok:8(unfulfilled)",
+        "afterburstbuffer:1(unfulfilled)", "after:1+10(unfulfilled)", "afterok:9(unfulfilled)",
+        "aftercorr:1(unfulfilled)", "\x00(unfulfilled),afterok:(unfulfilled)",
+    ],
+)  # fmt: skip
+def test_no_start_is_said_where_others_may_never_end_so(dependency):
+    """Neither behind a failure, one that is not shown, a held one, nor one behind that."""
+    ran = running(1, "n0", end_s=NOW + 500)
+    held = pending(8, reason="JobHeldUser", user="alice")
+    after_held = pending(9, dependency="afterok:8(unfulfilled)", **BEHIND)
+    made = outlooks()
+    attached(made, visible(ran, held, after_held, pending(10, dependency=dependency, **BEHIND)))
+    rows = queued(made, [], user=None, own="alice")
+    assert [(row.job_id, row.start_s, row.condition) for row in rows] == [
+        (8, None, ""), (9, None, ""), (10, None, ""),
+    ]  # fmt: skip
+
+
 def test_jobs_that_wait_are_corrected_as_others_of_their_size():
     made = outlooks()
     small, whole = (
