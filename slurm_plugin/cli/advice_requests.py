@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from sacct_ingest.errors import NimoError, ScriptError, SlurmError
+from sacct_ingest.errors import NimoError, ScriptError, SlurmError, StoreError
 from sacct_ingest.scripts.job_script import CommandLine, lookup, parse_command_line
 from slurm_plugin.cli import plot
 from slurm_plugin.cli.command_context import nimod_socket, table_options
@@ -192,6 +192,7 @@ def _answer(
     Raises NimoError: the answer would be about another cluster than the job's.
     """
     local = args.local
+    unanswered: line_client.Unreachable | None = None
     if not (args.store or local):
         socket = nimod_socket(args, settings)
         try:
@@ -212,6 +213,7 @@ def _answer(
             if not local:
                 without.not_on_login_nodes(settings(), error)
                 print(f"nimo-advise: {error}; reading the store instead", file=sys.stderr)
+                unanswered = error
     if args.confidence:
         print("nimo-advise: --confidence has no effect without nimod", file=sys.stderr)
     from msgspec.structs import replace  # noqa: PLC0415 - see above
@@ -229,7 +231,21 @@ def _answer(
         from slurm_plugin.cli.own_history import refreshed_for  # noqa: PLC0415 - see above
 
         config = refreshed_for(asked, config, program="nimo-advise")
-    return advise(asked, config, now_s=time.time())
+    try:
+        return advise(asked, config, now_s=time.time())
+    except StoreError as unreadable:
+        raise _without_store(unreadable, config, unanswered) from None
+
+
+def _without_store(
+    unreadable: StoreError, config: Config, unanswered: line_client.Unreachable | None
+) -> NimoError:
+    """Give the error that helps: of the store to those who may read it, else that of nimod."""
+    from slurm_plugin.cli import through_nimod as without  # noqa: PLC0415 - heavy
+
+    if unanswered is None or without.may_read_store(config):
+        return unreadable
+    return without.no_answer(unanswered)
 
 
 def seen_from_here(advice: Advice, clusters: Sequence[str]) -> Advice:

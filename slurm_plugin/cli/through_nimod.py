@@ -74,9 +74,14 @@ def nimod_or_store(
         try:
             answer = read_store(settings())
         except StoreError as unreadable:
-            raise Unreachable(f"{error}; nor can you read the store: {unreadable}") from error
+            raise no_answer(error) from unreadable
         print(f"nimo: {error}; read the store instead", file=sys.stderr)
         return answer
+
+
+def no_answer(error: Unreachable) -> Unreachable:
+    """Make the error of users who have no other way: where the store is does not help them."""
+    return Unreachable(f"{error}; ask your site's admins whether nimod runs")
 
 
 def own_history_is_meant(config: Config) -> bool:

@@ -19,6 +19,11 @@ _DOUBTS = {"doubtful": "doubtful", "refused": "unreliable"}
 _VERDICTS = frozenset({
     "The prediction is doubtful.", "The prediction is not reliable enough."
 })  # fmt: skip
+#: Verdict and reason of jobs of one CPU, which say the same.
+_ONE_CPU = (
+    "All runs used one CPU: no run shows what more would do.",
+    "All its runs used one CPU, so one node is enough.",
+)
 #: A certain chance: nothing is sure.
 _SURE = 0.99
 
@@ -137,10 +142,10 @@ def _others(advice: Advice) -> Iterator[str]:
         verdict = advice.verdict_text if advice.rows else ""
         yield _doubt(advice) or _beside_headline(verdict)
     if not advice.directive:
-        yield _beside_headline(advice.reason)
+        yield _reason(advice)
     yield _change(advice)
     if advice.directive and not advice.deadline_text:
-        yield _beside_headline(advice.reason)
+        yield _reason(advice)
     if sure:
         yield _doubt(advice)
     yield from advice.problems[1:]
@@ -150,6 +155,12 @@ def _others(advice: Advice) -> Iterator[str]:
 def _beside_headline(text: str) -> str:
     """Give a sentence, but for the verdict alone, which the headline has."""
     return "" if text in _VERDICTS else text
+
+
+def _reason(advice: Advice) -> str:
+    """Give the reason, but for what the headline or the verdict has."""
+    said_twice = (advice.verdict_text, advice.reason) == _ONE_CPU and advice.verdict != "reliable"
+    return "" if said_twice else _beside_headline(advice.reason)
 
 
 def _doubt(advice: Advice) -> str:

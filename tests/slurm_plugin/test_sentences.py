@@ -11,6 +11,7 @@ import pytest
 import slurm_plugin
 from predictor.memory import Memory
 from predictor.problems import Problem
+from predictor.types import Verdict
 from sacct_ingest.text.durations import duration_text
 from slurm_plugin.cli.commands.wait import sentence
 from slurm_plugin.decision import messages
@@ -105,6 +106,14 @@ def test_one_cpu_each_time_is_said_with_its_time_and_runs():
     assert (
         messages.verdict_text(serial) == "All runs used one CPU: no run shows what more would do."
     )
+
+
+def test_that_runs_used_one_cpu_is_said_once():
+    serial = table(nodes=(1,), observed=(1,), one_cpu=True, verdict=Verdict.DOUBTFUL)
+    advice = replace(advice_of(case(serial, low=1, high=1)), problems=[])
+    assert advice.reason == "All its runs used one CPU, so one node is enough."
+    for every in (False, True):
+        assert answer(advice, every_sentence=every).count("one CPU") == 1
 
 
 def test_a_new_command_says_whose_jobs_its_times_are_of():

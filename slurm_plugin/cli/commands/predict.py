@@ -57,19 +57,7 @@ def run(args: argparse.Namespace) -> int:
         args.application, args.plot = args.plot, plot.TERMINAL
     _check_named(args)
     settings = command_context.user_settings(args)
-    ask = Ask(op="applications", name=args.application or "", every=bool(args.all))
-    answer = nimod_or_store(
-        settings,
-        lambda: client.exchange(
-            command_context.nimod_socket(args, settings), ask, Applications, TIMEOUT_S
-        ),
-        _stored,
-        store_named=bool(args.store),
-        local=args.local,
-    )
-    few = (answer.left_off or not answer.tables) and not (args.store or args.local)
-    if few and not own_history_is_meant(settings()) and may_read_store(settings()):
-        answer = _stored(settings())  # nimod sends a part of the list only
+    answer = _applications(args, settings)
     tables = answer.tables
     standings = {(row.level.value, row.key): row for row in answer.standings}
     if answer.left_off:
@@ -93,6 +81,33 @@ def run(args: argparse.Namespace) -> int:
         plot.show(_picture(matches[0], args, settings()), args.plot)
     _print(matches, args, settings, standings)
     return 0
+
+
+def _applications(args: argparse.Namespace, settings: "Callable[[], Config]") -> Applications:
+    """Get the applications of the name, or all; where a name has none, what else there is."""
+    answer = nimod_or_store(
+        settings,
+        lambda: _ask_nimod(args, settings, args.application or "", every=bool(args.all)),
+        _stored,
+        store_named=bool(args.store),
+        local=args.local,
+    )
+    few = (answer.left_off or not answer.tables) and not (args.store or args.local)
+    if few and not own_history_is_meant(settings()) and may_read_store(settings()):
+        answer = _stored(settings())  # nimod sends a part of the list only
+    elif few and not answer.tables and args.application:
+        with suppress(client.Unreachable):  # then no name is proposed
+            answer.tables = _ask_nimod(args, settings, "", every=True).tables
+    return answer
+
+
+def _ask_nimod(
+    args: argparse.Namespace, settings: "Callable[[], Config]", name: str, *, every: bool
+) -> Applications:
+    """Ask nimod for the applications of a name; an empty one: for all that the user may see."""
+    ask = Ask(op="applications", name=name, every=every)
+    socket = command_context.nimod_socket(args, settings)
+    return client.exchange(socket, ask, Applications, TIMEOUT_S)
 
 
 def _check_named(args: argparse.Namespace) -> None:

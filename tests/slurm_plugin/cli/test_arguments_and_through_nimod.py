@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sacct_ingest.errors import StoreError
-from slurm_plugin.cli import advise
+from slurm_plugin.cli import advise, nimo
 from slurm_plugin.cli.through_nimod import may_read_store, nimod_or_store
 from slurm_plugin.config.settings import Config, RelaySettings
 from slurm_plugin.nimod.client import LinkDown, Unanswered, Unreachable
@@ -54,6 +54,23 @@ def test_what_only_nimod_knows_says_what_to_start(config, fix):
 
     with pytest.raises(Unreachable, match=fix):
         nimod_or_store(lambda: config, ask)
+
+
+@pytest.mark.parametrize("command", ["predict", "advise"])
+def test_users_who_cannot_read_the_store_are_not_shown_where_it_is(
+    command, monkeypatch, tmp_path, capsys
+):
+    folder = tmp_path / "closed"
+    config = tmp_path / "nimo.yaml"
+    config.write_text(f"store: sqlite:///{folder}/nimo.db\nsocket: {tmp_path}/none.sock\n")
+    monkeypatch.setenv("NIMO_CONFIG", str(config))
+    monkeypatch.setattr("os.geteuid", lambda: 4711)
+    words = {"predict": ["predict", "wrf"], "advise": ["--wrap=hostname"]}[command]
+    run = nimo.main if command == "predict" else advise.main
+    assert run(words) == 69
+    said = capsys.readouterr().err
+    assert said.endswith("; ask your site's admins whether nimod runs\n")
+    assert "closed" not in said
 
 
 def test_a_command_that_needs_the_store_names_the_host_that_has_one(monkeypatch, tmp_path):

@@ -15,6 +15,7 @@ from predictor.prediction_table import PredictionTable
 from predictor.refit import row_of
 from predictor.types import Curve, Verdict
 from sacct_ingest.store import Store
+from slurm_plugin.cli.commands import predict
 from slurm_plugin.cli.nimo import main
 from slurm_plugin.demo.history import applications
 from slurm_plugin.web.data import Catalogue, CatalogueQuery, entry_of
@@ -133,6 +134,13 @@ def test_an_unknown_name_proposes_one_that_looks_alike(use, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("nimo: there is no history of 'wrf-do2'; did you mean ")
+    assert "wrf-d02" in err
+
+
+def test_users_are_proposed_a_name_by_nimod(nimod, use, monkeypatch, capsys):
+    monkeypatch.setattr(predict, "may_read_store", lambda _: False)
+    assert main(["predict", "wrf-do2"]) == 3
+    assert "; did you mean " in (err := capsys.readouterr().err)
     assert "wrf-d02" in err
 
 
