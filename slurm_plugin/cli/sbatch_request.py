@@ -22,7 +22,14 @@ from sacct_ingest.scripts.job_script import (
     parse_command_line,
 )
 from slurm_plugin.cli.input_files import inputs_of, is_off
-from slurm_plugin.slurm.job_request import JobFields, Submitter, check_times, job_fields, user_name
+from slurm_plugin.slurm.job_request import (
+    JobFields,
+    Submitter,
+    check_times,
+    epoch_words,
+    job_fields,
+    user_name,
+)
 
 _MAX_SCRIPT_BYTES = 4 * 2**20  #: slurm.conf(5), max_script_size
 _BLANKS = b" \t\n\v\f\r"  #: of isspace(3)
@@ -118,6 +125,8 @@ def request(words: Sequence[str], *, user: str, look: bool = True) -> JobFields:
                 found += pattern.findall(path.read_text(errors="replace"))
     job["input_text"] = "\n".join(found)
     check_times(job, now_s=now_s)
+    if job.get("deadline"):
+        job["deadline"] = epoch_words(job["deadline"], now_s=now_s)
     return job
 
 

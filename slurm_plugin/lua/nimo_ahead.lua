@@ -48,6 +48,35 @@ local function times(options, epoch)
   return table.concat(parts, ",")
 end
 
+-- No zone changes its clock twice in so short a time.
+local STEP_S, STEPS = 28 * 86400, 13
+
+-- How many seconds local time is ahead of UTC.
+local function offset(moment)
+  local sign, hours, minutes = os.date("%z", moment):match("^([+-])(%d%d)(%d%d)$")
+  if not sign then return nil end
+  return tonumber(sign .. "1") * (tonumber(hours) * 3600 + tonumber(minutes) * 60)
+end
+
+-- The user's local time as nimod takes it: since when it is how far from UTC, for a year from now.
+local function utc_offsets(now)
+  local last, parts = offset(now), {}
+  if not last then return "" end
+  parts[1] = ("[%d,%d]"):format(now, last)
+  for step = 1, STEPS do
+    local low, high = now + (step - 1) * STEP_S, now + step * STEP_S
+    local changed = offset(high)
+    if changed ~= last then
+      while high - low > 1 do
+        local middle = math.floor((low + high) / 2)
+        if offset(middle) == changed then high = middle else low = middle end
+      end
+      parts[#parts + 1], last = ("[%d,%d]"):format(high, changed), changed
+    end
+  end
+  return table.concat(parts, ",")
+end
+
 -- What input files say of the number of tasks, where that may be chosen; of a command that waits.
 local function input_text(settings, options, level)
   if level < BY_COMMAND or not leaves_size(options, settings) then return "" end
@@ -70,8 +99,8 @@ local function question(settings, options, epoch, how, level, inputs)
   if #given > MAX_TEXT_BYTES then return nil end
   -- On one line; a line's end within a text is escaped already.
   given = encoding.valid_utf8(given:gsub("[\r\n]", " "), nil)
-  return ('{"v":%d,"op":"prepare",%s"command":{"hook":%d,"places":true,"program":%s,"work_dir":%s,"script":%s,"times":{%s},'
-    .. '"input_text":%s,"inputs":%s,"given":%s}}\n'):format(M.VERSION, how, level,
+  return ('{"v":%d,"op":"prepare","utc_offsets":[%s],%s"command":{"hook":%d,"places":true,"program":%s,"work_dir":%s,"script":%s,"times":{%s},'
+    .. '"input_text":%s,"inputs":%s,"given":%s}}\n'):format(M.VERSION, utc_offsets(os.time()), how, level,
     encoding.quoted(options.type or ""), encoding.quoted(os.getenv("PWD") or ""),
     encoding.quoted(script), times(options, epoch),
     encoding.quoted(input_text(settings, options, level)), encoding.quoted(inputs), given)

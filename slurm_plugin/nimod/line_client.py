@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.protocol.version import VERSION
+from slurm_plugin.text.formatting import utc_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,6 +59,7 @@ def advise(
     from slurm_plugin.protocol.advice_messages import read_advice  # noqa: PLC0415 - advice alone
 
     ask = {"v": VERSION, "op": "advise", "via": "advise", "job": job, "confidence": confidence}
+    ask["utc_offsets"] = utc_offsets(time.time())
     if clusters:
         ask["clusters"] = clusters
     # Arguments may hold bytes that are no UTF-8.

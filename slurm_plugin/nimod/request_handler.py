@@ -37,6 +37,7 @@ from slurm_plugin.protocol.status_messages import Counts, Decided, Status
 from slurm_plugin.protocol.version import VERSION
 from slurm_plugin.service.accountant import NEWCOMERS, Account, Kind, Principal, Resource
 from slurm_plugin.slurm.poller import ClusterPoller
+from slurm_plugin.text.formatting import local_time_of
 
 _log = logging.getLogger(__name__)
 _TICKET = re.compile(r"[0-9a-f]{12}")
@@ -188,7 +189,8 @@ class RequestHandler:
         began, book = time.perf_counter(), None
         message: Answer | Status
         try:
-            message, book = self._answer(ask, uid, trusted=trusted)
+            with local_time_of(ask.utc_offsets):
+                message, book = self._answer(ask, uid, trusted=trusted)
         except Exception as error:
             self._log_error(_user_of(ask, uid), "a request was not answered", error)
             message = Answer(ok=False, error=f"{type(error).__name__} in nimod; see its log")
@@ -267,7 +269,12 @@ def _advice_question(
 ) -> AdviceQuestion:
     """Make the question of a job that was found to be its asker's."""
     return AdviceQuestion(
-        job, private=private, confidence=ask.confidence, clusters=ask.clusters, booked=booked
+        job,
+        private=private,
+        confidence=ask.confidence,
+        clusters=ask.clusters,
+        booked=booked,
+        utc_offsets=ask.utc_offsets,
     )
 
 

@@ -27,6 +27,9 @@ Number = Annotated[float, msgspec.Meta(gt=-(2**43), lt=2**43)]  #: seconds since
 Script = Annotated[str, msgspec.Meta(max_length=131_072)]  #: the hooks cut longer ones
 Words = Annotated[list[str], msgspec.Meta(max_length=16_384)]
 _MOST_OF_WORDS = 65_536  #: characters of all together, as the hooks send them
+#: As `slurm_plugin.text.formatting.UtcOffset`; less than a day.
+UtcOffset = tuple[Moment, Annotated[int, msgspec.Meta(gt=-86_400, lt=86_400)]]
+UtcOffsets = Annotated[list[UtcOffset], msgspec.Meta(max_length=64)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 #: Also indexes of array tasks: one below zero stands for the array.
 JobIds = Annotated[
@@ -211,6 +214,7 @@ class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):
     decision_id: Name = ""  #: to ``explain``, where the job's admin_comment has it
     one_way: bool = False  #: the peer does not wait for an answer, and there is none
     ticket: Name = ""  #: names the decision that nimod should ``prepare`` for a command
+    utc_offsets: UtcOffsets = []  #: local time of who reads the answer; empty: nimod's
     taken: bool = False  #: the decision that lay ready was taken, and is only to be recorded
 
 

@@ -120,6 +120,11 @@ def check_times(job: JobFields, *, now_s: float) -> None:
         )
 
 
+def epoch_words(text: str, *, now_s: float) -> str:
+    """Write a time of sbatch's in words that mean the same in every time zone."""
+    return f"uts{_parse_time(text, now_s=now_s)}"
+
+
 def _filled(field: str, read: Callable[[str], object]) -> _Reader:
     return lambda value: {field: read(value)}
 

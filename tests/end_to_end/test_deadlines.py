@@ -99,6 +99,32 @@ def test_sbatch_and_advice_name_the_same_options(enforcing):
     assert re.findall(r"--[a-z]+=", told) == re.findall(r"--[a-z]+=", said)
 
 
+@pytest.mark.parametrize("asks", ["ask_ahead", "rewrite_in_cli_filter"])
+def test_moments_are_in_the_time_zone_of_the_command(enforcing, asks):
+    """Slurm reads its options in it, too."""
+    zone = {"TZ": "<+13>-13"}
+    date = ("date", "-d", "10 minutes", "+%Y-%m-%dT%H:%M:%S")
+    end = enforcing.cluster.run(*date, env=zone).stdout.strip()
+    own = enforcing.cluster.layout.etc / "nimo_hook.conf"
+    text = own.read_text()
+    own.write_text(f"{text}{asks} = yes\n")
+    since = time.time()
+    try:
+        options = ("-N", "1-4", "-t", "60", f"--deadline={end}")
+        told = enforcing.cluster.run(
+            "sbatch", *options, enforcing.script, env=zone, check=False
+        ).stderr
+    finally:
+        own.write_text(text)
+    decision = enforcing.decision(since_s=since)
+    assert decision.deadline_s == int(
+        enforcing.cluster.run("date", "-d", end, "+%s", env=zone).stdout
+    )
+    assert f"its deadline, {end[5:].replace('T', ' ')}" in " ".join(
+        told.replace("sbatch: ", "").split()
+    )
+
+
 def test_a_limit_that_just_fits_is_not_said_to_end_the_job(enforcing):
     job, decision = enforcing.decided("-N", "1", "-t", "1", "--deadline=now+90seconds")
     assert "does not start" not in decision.message

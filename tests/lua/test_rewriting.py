@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slurm_plugin.protocol.request_messages import HookLevel, decode_ask
+from slurm_plugin.text import formatting
 
 CONF = "forward_deadline = yes\nrewrite_in_cli_filter = yes\n"
 TICKET = "0123456789ab"
@@ -55,6 +57,20 @@ def test_an_unchanged_count_has_its_ticket_too(both):
     both.answer({"v": 1, "ticket": TICKET})
     options = both.filter(**SRUN)
     assert options == {**SRUN, "comment": f"nimo{{deadline=,ticket={TICKET},own=0}} "}
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata", "<+13>-13"])
+def test_the_users_local_time_is_sent(both, monkeypatch, zone):
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        both.answer({"v": 1})
+        both.filter(**SRUN)
+        ask = decode_ask(both.peer.sent[1].encode("latin-1"))
+        assert ask.utc_offsets == formatting.utc_offsets(ask.utc_offsets[0][0])
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_times_are_sent_as_seconds(both):

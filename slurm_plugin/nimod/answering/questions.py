@@ -8,7 +8,7 @@ import dataclasses
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -45,6 +45,7 @@ from slurm_plugin.slurm.cluster_state import (
 )
 from slurm_plugin.slurm.limits import LimitTables
 from slurm_plugin.slurm.node_pool import NodePool
+from slurm_plugin.text.formatting import UtcOffset, local_time_of
 from slurm_plugin.wait_forecasts.forecasts import Outlooks
 from slurm_plugin.wait_forecasts.queued_starts import QueuedStarts
 
@@ -299,6 +300,7 @@ class AdviceQuestion:
     confidence: float
     clusters: str  #: those that ``-M`` names; empty: none
     booked: tuple[Booking, ...]  #: nodes booked for this user's jobs since the last look
+    utc_offsets: Sequence[UtcOffset] = ()  #: local time of who asks; empty: nimod's
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,13 +365,14 @@ class Answerer:
         if isinstance(question, AdviceQuestion):
             service = self._state.service
             service.bookings.put(question.job.user_name, question.booked)
-            advice = service.advise(
-                question.job,
-                now_s=time.time(),
-                private=question.private,
-                confidence=question.confidence,
-                clusters=tuple(filter(None, question.clusters.split(","))),
-            )
+            with local_time_of(question.utc_offsets):
+                advice = service.advise(
+                    question.job,
+                    now_s=time.time(),
+                    private=question.private,
+                    confidence=question.confidence,
+                    clusters=tuple(filter(None, question.clusters.split(","))),
+                )
             return bounded(encode(advice))
         if isinstance(question, WaitsQuestion):
             return self._waits(question)

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -46,6 +47,29 @@ def test_a_recorded_job_gets_a_table_and_a_line_to_paste(nimod):
 def test_a_typed_option_is_named_that_outranks_the_lines(nimod):
     done = advise(nimod, "-N", "2-6", "wrf.sh", "d02")
     assert "\n--nodes of the command line outranks" in done.stdout
+
+
+def pasted_deadline_s(nimod, monkeypatch, zone):
+    """The deadline to paste of an advice in a time zone, seconds since the epoch."""
+    monkeypatch.setenv("TZ", zone)
+    date = ["date", "-d", "10 minutes", "+%Y-%m-%dT%H:%M:%S"]
+    end = subprocess.check_output(date, text=True).strip()
+    done = advise(nimod, f"--deadline={end}", "wrf.sh", "d02")
+    assert done.returncode == 4, done.stderr
+    said = " ".join(done.stdout.split())
+    assert f"its deadline, {end[5:].replace('T', ' ')}" in said
+    (line,) = re.findall(r"--deadline=(\S+) \(", said)
+    return int(subprocess.check_output(["date", "-d", line, "+%s"]))
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "<+13>-13"])
+def test_moments_are_in_the_time_zone_of_who_asks(nimod, monkeypatch, zone):
+    for _ in range(5):  # until the queue does not change meanwhile
+        zones = ("UTC", zone, "UTC")
+        before_s, there_s, after_s = (pasted_deadline_s(nimod, monkeypatch, one) for one in zones)
+        if abs(before_s - after_s) < 600:
+            break
+    assert abs(before_s - there_s) < 3600
 
 
 def test_the_recommended_count_is_one_the_job_asks_for(nimod):

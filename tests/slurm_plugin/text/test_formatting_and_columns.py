@@ -1,9 +1,13 @@
 """Columns, order and widths of tables, in the manner of squeue and sacct."""
 
+import time
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm_plugin.protocol.request_messages import decode_ask
 from slurm_plugin.text import formatting
 from slurm_plugin.text.table_columns import ON_REQUEST, Column, NoColumn, Table, TableOptions
 
@@ -113,3 +117,32 @@ def test_a_moment_whose_interval_reads_the_same_stands_alone():
     alone = formatting.clock_between(moment_s, moment_s, moment_s + 2, moment_s + 9)
     assert alone == formatting.short_clock(moment_s).split()[1]
     assert "(" in formatting.clock_between(moment_s, moment_s, moment_s, moment_s + 120)
+
+
+def test_moments_are_written_in_the_local_time_of_who_reads(monkeypatch):
+    """On both sides of each change of clocks, and in one thread only."""
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    offsets = formatting.utc_offsets(1_796_029_515)
+    moments = [at_s + by_s for at_s, _ in offsets for by_s in (-1, 0, 1, 90_000)][1:]
+    there = list(map(formatting.clock, moments))
+    monkeypatch.undo()
+    time.tzset()
+    assert [by_s for _, by_s in offsets] == [-18_000, -14_400, -18_000]
+    with formatting.local_time_of(offsets):
+        assert list(map(formatting.clock, moments)) == there
+        assert formatting.short_clock(moments[0]) == there[0][5:16].replace("T", " ")
+        with formatting.local_time_of([(0, 0)]):
+            assert formatting.clock(0) == "1970-01-01T00:00:00"
+        assert formatting.clock(moments[0]) == there[0]
+    assert formatting.clock(moments[0]) == time.strftime(
+        "%Y-%m-%dT%H:%M:%S", time.localtime(moments[0])
+    )
+
+
+@pytest.mark.parametrize(
+    "offsets", ["[[0,86400]]", "[[-1,0]]", '[["x",0]]', "[[0]]", str([[0, 0]] * 65)]
+)
+def test_a_local_time_that_is_none_is_refused(offsets):
+    with pytest.raises(msgspec.ValidationError):
+        decode_ask(f'{{"v":1,"op":"advise","utc_offsets":{offsets}}}'.encode())
