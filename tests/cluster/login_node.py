@@ -50,6 +50,7 @@ NEEDED = (
     "slurm_plugin.cli.commands.status",
     "slurm_plugin.cli.commands.why",
     "slurm_plugin.cli.waiting_jobs",
+    "slurm_plugin.slurm.ended_job",
     "concurrent.futures.thread",
     "slurm_plugin.stored_advice.advise",
     "slurm_plugin.reports.curve_text",
