@@ -1,5 +1,7 @@
 """How near predicted waits came: part of an advice and of nimod's state, apart from both."""
 
+from __future__ import annotations  # `advice_messages` reads them as texts
+
 from dataclasses import dataclass
 
 

@@ -137,6 +137,7 @@ def limited(cpus=SIZE, minutes=10):
 def advice(site, script):
     """What nimo-advise says of the program now."""
     done = site.advise("--json", *limited(), script, check=False)
+    assert done.stdout, done.stderr
     return msgspec.json.decode(done.stdout, type=Advice)
 
 

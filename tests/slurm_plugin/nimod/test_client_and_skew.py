@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import dataclasses
 import json
 import socket
 import threading
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 
 from slurm_plugin.nimod import client, line_client
+from slurm_plugin.protocol import advice_messages
 from slurm_plugin.protocol.advice_messages import Advice, read_advice
 from slurm_plugin.protocol.decision_messages import Answer, Change
 from slurm_plugin.protocol.lines import encode
@@ -134,6 +136,26 @@ def test_nimod_answers_what_other_releases_ask(running):
     refused = [(ask, answer) for ask, answer in zip(asks, answers, strict=True) if wrong(answer)]
     assert refused == []
     assert [answer["v"] for answer in answers] == [ask["v"] for ask in asks]
+
+
+_GIVEN = {"bool": True, "float": 0.5, "int": 1, "str": "x", "Unit": "nodes"}
+
+
+def filled(kind):
+    """A message of this kind, each field of which is there."""
+    return {one.name: _given(str(one.type)) for one in dataclasses.fields(kind)}
+
+
+def _given(kind):
+    if kind.startswith("list["):
+        return [_given(kind[5:-1])]
+    word = kind.split(" | ")[0]
+    return _GIVEN[word] if word in _GIVEN else filled(getattr(advice_messages, word))
+
+
+def test_an_advice_is_read_whatever_it_has():
+    read = msgspec.to_builtins(read_advice(filled(Advice)))
+    assert read == filled(Advice)
 
 
 def wrong(answer):
