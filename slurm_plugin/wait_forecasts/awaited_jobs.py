@@ -41,7 +41,7 @@ class AwaitedJobs:
         None: that does not end by itself, or not all of them are shown.
         """
         depends = depends_on(job.dependency)
-        # Of alternatives nobody knows which comes first.
+        # "?" separates alternatives: which job ends first is unknown.
         if not depends or "?" in job.dependency:
             return None
         found: list[tuple[RawJob, bool]] = []

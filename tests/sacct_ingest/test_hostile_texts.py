@@ -193,8 +193,8 @@ def test_the_worst_text_takes_time_in_proportion_to_its_length(name, parser, tex
 
 @pytest.mark.parametrize("package", ["sacct_ingest", "predictor", "slurm_plugin"])
 def test_no_group_is_repeated_possessively(package):
-    # Debian 12 has Python 3.11.2: what is in such a group and may be read in several ways does not
-    # match there (python/cpython#106052, mended in 3.11.5).
+    # In Debian 12's Python 3.11.2 a possessively repeated group that can match in several ways
+    # fails to match at all (python/cpython#106052, fixed in 3.11.5).
     folder = Path(__file__).parents[2] / package
     repeated = re.compile(r"\)(?:[+*?]|\{[0-9,]*\})\+")
     found = {
