@@ -6,6 +6,7 @@ import os
 import time
 import zlib
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from msgspec.structs import replace as replaced
@@ -13,11 +14,14 @@ from msgspec.structs import replace as replaced
 from sacct_ingest.ingest.input_files import Looked, look_at_inputs
 from sacct_ingest.records import KeyLevel
 from sacct_ingest.store import Store
+from tests.processes import LONGEST_WAIT_S
 from tests.sacct_ingest.records import decision, run, runs_with
 
 #: Files that the tests make were changed now: runs are yet to come, or long past.
-LATER_S = int(time.time()) + 1000
+LATER_S = 4_000_000_000
 PAST_S = 1_500_000_000
+#: A busy machine may take long.
+look = partial(look_at_inputs, wait_s=LONGEST_WAIT_S)
 AWAITS = "python3 -m snakemake --attempt 1 --wait-for-files '.snakemake/tmp.8' '{}.txt' --force"
 
 
@@ -61,7 +65,7 @@ def test_runs_get_the_sizes_of_what_is_still_there(store, tmp_path):
     }
     more = {7: {"array_job_id": 7, "array_task_id": 7}}
     store.runs.add([of_job(n, tmp_path, line, **more.get(n, {})) for n, line in lines.items()])
-    assert look_at_inputs(store, "ada") == Looked(sized=5, without=2)
+    assert look(store, "ada") == Looked(sized=5, without=2)
     assert inputs(store) == {
         1: "2Kbam=1000Kfa=50",
         2: "1K=7",
@@ -79,7 +83,7 @@ def test_runs_get_the_sizes_of_what_is_still_there(store, tmp_path):
         ".fa bytes": 50,
     }
     # Each once; and they are fitted anew.
-    assert look_at_inputs(store, "ada") == Looked()
+    assert look(store, "ada") == Looked()
 
 
 def snakemake_array(commands, first=1):
@@ -109,7 +113,7 @@ def test_tasks_of_an_array_of_snakemake_s_have_sizes_of_their_own(store, tmp_pat
         for task in (4, 5, 6)
     ]  # fmt: skip
     store.runs.add(runs)
-    assert look_at_inputs(store, "ada") == Looked(sized=3, without=3)
+    assert look(store, "ada") == Looked(sized=3, without=3)
     seen = {44: "1Ktxt=3000", 45: "1Ktxt=10", 46: "1Ktxt=200"}
     assert inputs(store) == seen | dict.fromkeys((54, 55, 56), "")
     rows = runs_with(store, KeyLevel.USER, "ada")
@@ -128,7 +132,7 @@ def test_nothing_is_made_up(store, tmp_path):
         of_job(4, tmp_path, "sbatch job.sh in.dat", user="bob"),
     ]
     store.runs.add(given)
-    assert look_at_inputs(store, "ada") == Looked(changed=2, without=1)
+    assert look(store, "ada") == Looked(changed=2, without=1)
     assert inputs(store) == {1: "", 2: "", 3: ""}
 
 
@@ -146,7 +150,7 @@ def test_a_file_system_that_hangs_leaves_the_runs_for_later(store, tmp_path, mon
         patched.setattr(os, "stat", hangs)
         assert look_at_inputs(store, "ada", wait_s=0.3) == Looked(unanswered=2)
     assert inputs(store) == {1: None, 2: None}
-    assert look_at_inputs(store, "ada") == Looked(sized=2)
+    assert look(store, "ada") == Looked(sized=2)
 
 
 def test_names_that_are_no_names_do_no_harm(store, tmp_path):
@@ -155,7 +159,7 @@ def test_names_that_are_no_names_do_no_harm(store, tmp_path):
     (tmp_path / "loop.dat").symlink_to("loop.dat")
     lines = ["sbatch job.sh fifo.dat loop.dat", f"sbatch {'x' * 5000} {'y' * 5000}.dat", "", "\0"]
     store.runs.add([of_job(n, tmp_path, line) for n, line in enumerate(lines)])
-    assert look_at_inputs(store, "ada") == Looked(without=4, skipped=2)
+    assert look(store, "ada") == Looked(without=4, skipped=2)
 
 
 def test_what_the_client_saw_at_the_submission_goes_first(store, tmp_path):
@@ -166,7 +170,7 @@ def test_what_the_client_saw_at_the_submission_goes_first(store, tmp_path):
     store.decisions.add([replace(decision(), at_s=LATER_S, inputs="1Kdat=999")])
     store.decisions.join_outcomes()
     assert inputs(store) == {1: "1Kdat=999"}
-    assert look_at_inputs(store, "ada") == Looked()
+    assert look(store, "ada") == Looked()
     # And stays when the run is read once more.
     store.runs.add([replaced(made, admin_comment=note, exit_code=1)])
     assert inputs(store) == {1: "1Kdat=999"}
@@ -176,7 +180,7 @@ def test_a_decision_without_sizes_leaves_what_was_seen(store, tmp_path):
     (tmp_path / "in.dat").write_bytes(b"x" * 1000)
     made = of_job(1, tmp_path, "sbatch job.sh in.dat")
     store.runs.add([replaced(made, admin_comment="NIMO1:0123456789ab:n=2,m=observe")])
-    look_at_inputs(store, "ada")
+    look(store, "ada")
     store.decisions.add([replace(decision(script="abc"), at_s=LATER_S)])
     store.decisions.join_outcomes()
     assert inputs(store) == {1: "1Kdat=1000"}

@@ -21,7 +21,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NIMO_INPUTS", raising=False)
     # As long as a busy machine takes.
-    monkeypatch.setattr("slurm_plugin.cli.input_files.WAIT_S", LONGEST_WAIT_S)
+    for module in ("slurm_plugin.cli.input_files", "sacct_ingest.ingest.input_files"):
+        monkeypatch.setattr(f"{module}.WAIT_S", LONGEST_WAIT_S)
     (tmp_path / "in.bam").write_bytes(b"x" * 1000)
     (tmp_path / "ref.fa").write_bytes(b"x" * 50)
     (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH -i ref.fa\nsolve $1\n")
@@ -64,7 +65,7 @@ def test_advice_does_not_wait_for_a_file_system_that_hangs(folder, monkeypatch):
 
 
 def ingested(folder, *options, settings=""):
-    later_s = int(time.time()) + 1000
+    later_s = 4_000_000_000
     os.mkfifo(folder / "fifo.dat") if not (folder / "fifo.dat").exists() else None
     lines = ["sbatch job.sh in.bam", "sbatch job.sh gone.bam", "sbatch job.sh fifo.dat"]
     rows = [
