@@ -62,13 +62,14 @@ def with_starts(table: _Table, runs: Sequence[Sample], *, same: bool) -> _Table:
         longer = same and isinstance(table, PredictionTable) and _is_longer(one, table)
         if one.longest_s or longer:
             held[n] = one
+    if isinstance(table, PredictionTable):
+        # Also where the newest limit has none that were cut off: those of the others may have.
+        limits = (_at_limit(one, table.nodes, by_count, same=same) for one in table.at_limits)
+        table = replace(table, at_limits=tuple(limits))
     if not held:
         return table
     columns = _Columns(table.nodes, list(table.median_s), list(table.low_s), list(table.high_s))
     entries = _moved(columns, held, by_count, spread=table.model == HISTORY)
-    if isinstance(table, PredictionTable):
-        limits = (_at_limit(one, table.nodes, by_count, same=same) for one in table.at_limits)
-        table = replace(table, at_limits=tuple(limits))
     verdicts = tuple(
         _verdict(verdict, entries.get(n))
         for n, verdict in zip(table.nodes, _verdicts(table), strict=True)

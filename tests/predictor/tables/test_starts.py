@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from predictor.application.request import for_request
@@ -112,7 +112,16 @@ HISTORY = st.lists(
 LEVELS = st.sampled_from([KeyLevel.SCRIPT, KeyLevel.NAME, KeyLevel.USER])
 
 
+#: The only start with the longest limit was cut off, and is not the newest of all.
+_ONLY_START_CUT_OFF = [
+    (JobState.COMPLETED, 60.0, 1, None),
+    (JobState.COMPLETED, 60.0, 1, 3600),
+    (JobState.REQUEUED, 20_001.0, 1, 86_400),
+]
+
+
 @settings(max_examples=60)
+@example(_ONLY_START_CUT_OFF, KeyLevel.NAME, 0.9)
 @given(HISTORY, LEVELS, st.sampled_from([0.75, 0.85, 0.9, 0.95, 0.99]))
 def test_no_start_contradicts_a_table(history, level, share):
     rows = [replace(row(n, t, state), limit_s=limit) for state, t, n, limit in history]
