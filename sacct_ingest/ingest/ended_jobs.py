@@ -5,10 +5,12 @@ The accounting comes first.  What is on its way there is still in the queue, as 
 
 from collections.abc import Collection
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from sacct_ingest.errors import SacctError
 from sacct_ingest.job_run import JobRun
+from sacct_ingest.probes.reported_copies import of_run
 from sacct_ingest.runs.evidence import failed_steps
 from sacct_ingest.runs.reading import resolved
 from sacct_ingest.runs.submission import decode
@@ -61,6 +63,7 @@ def add_from_queue(store: "Store", squeue: Squeue, *, cluster: str, user: str) -
     """Store the user's jobs that slurmctld still has, of this cluster; tell how many they are."""
     rows = ended_in_queue(squeue, cluster=cluster, user=user)
     store.runs.add(rows)
+    store.probes.add([*chain.from_iterable(map(of_run, rows))])
     return len(rows)
 
 

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from sacct_ingest.errors import SacctError, SacctOverload, StoreError
 from sacct_ingest.ingest import windows
 from sacct_ingest.job_run import JobRun
-from sacct_ingest.records import JobState, OddValue
+from sacct_ingest.probes import reported_copies
+from sacct_ingest.records import JobState, OddValue, Probe
 from sacct_ingest.sources.run_source import RunSource, Tally
 from sacct_ingest.store import RejectRow, Stored
 
@@ -32,6 +33,8 @@ class IngestSettings:
 
     pace: windows.PaceSettings = field(default_factory=windows.PaceSettings)
     span: windows.SpanSettings = field(default_factory=windows.SpanSettings)
+    #: user whose reports of copies are stored; None: all users; empty: nobody
+    copies_of: str | None = ""
 
 
 #: Takes the rows read since the last call, where the ingest is, and the share done, if known.
@@ -98,7 +101,7 @@ def ingest(  # noqa: PLR0913 - each by its name
         StoreError: the store cannot be written.
     """
     chosen = settings or IngestSettings()
-    loader = _Loader(store, source, progress, now_s)
+    loader = _Loader(store, source, progress, now_s, chosen.copies_of)
     spans: list[windows.Span] = []
     if source.windowed:
         # A mark in the future would say of runs that are still to end that they have been read.
@@ -151,9 +154,15 @@ class _Loader:
     """Puts runs into the store, batch by batch."""
 
     def __init__(
-        self, store: "Store", source: RunSource, progress: Progress | None, now_s: int
+        self,
+        store: "Store",
+        source: RunSource,
+        progress: Progress | None,
+        now_s: int,
+        copies_of: str | None,
     ) -> None:
         self._store, self._source, self._now_s = store, source, now_s
+        self._copies_of = copies_of
         self._tally, self._stored = Tally(), Stored()
         self._progress, self._reported = progress, 0
         self._unfinished = self._windows = 0
@@ -233,14 +242,18 @@ class _Loader:
         return True
 
     def _load(self, begin_s: int, end_s: int) -> None:
-        runs = self._source.read(begin_s, end_s, self._tally)
+        runs, copies = self._source.read(begin_s, end_s, self._tally), list[Probe]()
         with self._store.writer() as writer:
             while batch := list(islice(runs, BATCH)):
                 finished = [run for run in map(to_store, batch) if run is not None]
                 self._unfinished += len(batch) - len(finished)
                 writer.add(finished)
+                for run in finished:
+                    if self._copies_of in (None, run.user):
+                        copies += reported_copies.of_run(run)
                 self._report()
         self._stored += writer.stored
+        self._store.probes.add(copies)
 
     def _store_tally(self) -> None:
         self._odd += self._tally.odd

@@ -236,7 +236,7 @@ def _read(store: Store, config: Config) -> IngestSummary:
             store,
             source,
             now_s=now_s,
-            settings=IngestSettings(span=span),
+            settings=IngestSettings(span=span, copies_of=None),
             progress=report,
             pace=pace,
         )

@@ -44,11 +44,11 @@ class Explore(StrEnum):
     ON = "on"  #: unless its comment says ``nimo:learn=off``
 
 
-class FirstRuns(StrEnum):
-    """Whose jobs say how long a command may run that never ran: a guess, for advice alone."""
+class Whose(StrEnum):
+    """Whose jobs say something to a user, for advice and plans alone."""
 
-    OWN = "own"  #: the user's other jobs
-    SITE = "site"  #: those of all users too, as times without names
+    OWN = "own"  #: the user's own
+    SITE = "site"  #: those of all users, as figures without names
 
 
 class Objective(StrEnum):

@@ -129,7 +129,8 @@ class Sharing(types.Section, frozen=True, kw_only=True):
 
     own_runs: types.Count = 5  #: fewer finished ones change nothing
     tags: tuple[SharedTag, ...] = ()
-    first_runs: types.FirstRuns = types.FirstRuns.OWN
+    first_runs: types.Whose = types.Whose.OWN  #: jobs from which commands without runs are guessed
+    copies: types.Whose = types.Whose.OWN  #: jobs whose reports of copies an ingest stores
 
 
 class Band(types.Section, frozen=True, kw_only=True):

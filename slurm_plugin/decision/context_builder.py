@@ -18,7 +18,7 @@ from predictor.prediction_table import PredictionTable
 from predictor.submission import for_submission
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.runs.layout import Unit
-from slurm_plugin.config.setting_types import FirstRuns
+from slurm_plugin.config.setting_types import Whose
 from slurm_plugin.config.settings import Config, JobSettings
 from slurm_plugin.decision import sizes
 from slurm_plugin.decision.allowed_counts import PolicySettings
@@ -414,7 +414,7 @@ class ContextBuilder:
         self, one: SubmittedJob, where: _GuessBounds, *, private: bool
     ) -> PredictionTable | None:
         """Table of a job whose command never ran, by what other jobs took; None: there is none."""
-        site = self._config.sharing.first_runs is FirstRuns.SITE
+        site = self._config.sharing.first_runs is Whose.SITE
         return self._tables.neighbours.table(
             one.job.user_name,
             one.beside_others(where.partition, where.most_nodes),

@@ -20,9 +20,11 @@ from sacct_ingest.sources.saved import SavedSacct
 from slurm_plugin.cli.command_context import load_config, until_stopped
 from slurm_plugin.cli.input_files import look_at_own
 from slurm_plugin.cli.progress import progress
+from slurm_plugin.config.setting_types import Whose
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation import feedback
 from slurm_plugin.reports.curve_text import standing_line
+from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import clock, count
 
@@ -153,6 +155,7 @@ def _sources(args: argparse.Namespace, config: Config) -> Iterator[RunSource]:
 def ingest_settings(config: Config) -> IngestSettings:
     """Give the settings of an ingest in its own units."""
     chosen = config.ingest
+    copies_of = None if config.sharing.copies is Whose.SITE else user_name()
     return IngestSettings(
         PaceSettings(
             window_s=chosen.window_days * _DAY_S, slow_s=chosen.slow_s, share=chosen.share
@@ -163,6 +166,7 @@ def ingest_settings(config: Config) -> IngestSettings:
             every_s=round(chosen.again_every_hours * 3600),
             first_s=chosen.first_days * _DAY_S,
         ),
+        copies_of,
     )
 
 

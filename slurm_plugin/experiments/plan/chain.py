@@ -6,30 +6,26 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, inf
 
+from sacct_ingest.probes import reported_copies
 from sacct_ingest.scripts.job_script import parse_command_line
 from sacct_ingest.text.slurm_text import parse_time_limit
 from slurm_plugin.experiments.learn.description import OPTIONS
 from slurm_plugin.experiments.plan.run_times import RESOURCES
 from slurm_plugin.experiments.plan.schedule import PlanSchedule, Step, TaskBounds
-from slurm_plugin.experiments.plan.workflow import File, PlanSite, Storage, Task, Workflow
+from slurm_plugin.experiments.plan.workflow import (
+    File,
+    PlanSite,
+    Storage,
+    Task,
+    Workflow,
+    link_ends,
+)
 
 #: The limit is what hardly any run exceeds, with a margin.
 _MARGIN, _LEAST_S = 1.2, 60.0
 _NO_LIMIT_S = 365 * 86_400.0  #: as Slurm has it
 #: A task is late for good when even successors this fast do not help.
 _FAST = 0.05
-#: Lines of a copy's script by which it says how fast it was: see :mod:`copy_records`.
-_BEFORE_COPY = "busy=$(cut -d' ' -f1 /proc/loadavg) || :; began=$(date +%s.%N)"
-_AFTER_COPY = "ended=$(date +%s.%N)"
-_REPORT_COPY = (
-    'scontrol {cluster}update JobId="$SLURM_JOB_ID" Comment="nimo:off '
-    "copied=$(du -sb -- {target} | cut -f1)/$began/$ended/$busy/"
-    '$(getconf _NPROCESSORS_ONLN)/${{SLURMD_NODENAME:-$(hostname -s)}}" >/dev/null 2>&1 || :'
-)
-REPORT = re.compile(
-    r"copied=(?P<bytes>\d+)/(?P<began>\d+\.\d+)/(?P<ended>\d+\.\d+)"
-    r"/(?P<load>\d+\.\d+)/(?P<cpus>[1-9]\d*)/(?P<node>\S+)"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,22 +169,26 @@ def _task_script(flow: Workflow, step: Step, task: Task) -> str:
 
 def _copy_script(flow: Workflow, step: Step) -> str:
     """Copy beside the target first, so that no reader finds half a file; then say how fast."""
-    file, cluster = flow.files[step.file], place_of_copy(flow, step).cluster
+    file, near = flow.files[step.file], place_of_copy(flow, step)
     # What sbatch took along of its environment may name the cluster that it was called on.
-    where = f"-M {cluster} " if cluster else ""
+    options = f"-M {near.cluster} " if near.cluster else ""
     source, target = (path_of(file, flow.storages[one]) for one in (step.source, step.target))
     folder, part = target.rpartition("/")[0], f"{target}.part"
     copy = flow.links[step.source, step.target].copy
+    ends = link_ends(flow, step.source, step.target)
+    # A storage without a host is the nodes that are near to it.
+    end = dict(zip((step.source, step.target), ends, strict=True)).get(near.storage, "")
+    host = flow.storages[near.storage].host
     return "\n".join([
         "#!/bin/sh",
         "set -e",
         f"mkdir -p -- {shlex.quote(folder)}",
         f"rm -rf -- {shlex.quote(part)}",
-        _BEFORE_COPY,
+        reported_copies.BEFORE,
         _filled(copy, {"source": source, "target": part}),
-        _AFTER_COPY,
+        reported_copies.AFTER,
         f"mv -T -- {shlex.quote(part)} {shlex.quote(target)}",
-        _REPORT_COPY.format(target=shlex.quote(target), cluster=where),
+        *reported_copies.report_lines(target, ends, end=end, host=host, options=options),
         "",
     ])  # fmt: skip
 

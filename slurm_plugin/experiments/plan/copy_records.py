@@ -10,11 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from sacct_ingest.errors import SlurmError, StoreError
-from sacct_ingest.probes.local import Activity, from_load
-from sacct_ingest.records import Probe, Resource
+from sacct_ingest.probes.reported_copies import reported, transfer
+from sacct_ingest.records import Probe
 from slurm_plugin.config.settings import Config
 from slurm_plugin.experiments import held_jobs
-from slurm_plugin.experiments.plan.chain import REPORT, place_of_copy
 from slurm_plugin.experiments.plan.schedule import Step
 from slurm_plugin.experiments.plan.state_file import COMPLETED, StepRun, Submitted
 from slurm_plugin.experiments.plan.workflow import Workflow, link_ends
@@ -28,43 +27,13 @@ def measured(flow: Workflow, step: Step, run: StepRun, comment: str) -> list[Pro
     run: its job; without a report its times count, which are whole seconds.
     comment: of its job.
     """
-    source, target = link_ends(flow, step.source, step.target)
-    report = REPORT.search(comment)
-    if report is None:
-        size, began_s, ended_s = flow.files[step.file].size_bytes, run.started_s, run.ended_s
-    else:
-        size, began_s, ended_s = (float(report[name]) for name in ("bytes", "began", "ended"))
-    if began_s is None or ended_s is None or not ended_s > began_s or not size > 0:
+    probes = reported(comment)
+    if probes is not None:
+        return probes
+    if run.started_s is None or run.ended_s is None:
         return []
-    moved = Probe(
-        resource=Resource.TRANSFER,
-        source=source,
-        target=target,
-        at_s=began_s,
-        value=size / (ended_s - began_s),
-        size_bytes=int(size),
-        took_s=ended_s - began_s,
-    )
-    if report is None:
-        return [moved]
-    cpus, load = int(report["cpus"]), float(report["load"])
-    activity = Activity(cpus=cpus, load=load, running=0.0, user=0.0, system=0.0, idle=0.0)
-    end = _end_of_node(flow, step, report["node"])
-    loaded = Probe(resource=Resource.CPU, source=end, at_s=began_s, value=from_load(activity))
-    return [moved, loaded] if end else [moved]
-
-
-def _end_of_node(flow: Workflow, step: Step, node: str) -> str:
-    """Name the end of a copy's link that the node stands for, on which it ran; empty: none.
-
-    A storage without a host is the nodes that are near to it.
-    """
-    near = place_of_copy(flow, step).storage
     ends = link_ends(flow, step.source, step.target)
-    for storage, end in zip((step.source, step.target), ends, strict=True):
-        if storage == near and flow.storages[storage].host in ("", node):
-            return end
-    return ""
+    return transfer(*ends, flow.files[step.file].size_bytes, run.started_s, run.ended_s)
 
 
 @dataclass(slots=True)
@@ -104,6 +73,6 @@ class CopyRecorder:
             ["sacct", "-n", "-X", "-P", "-o", "Comment", job, *where],
         ):
             with suppress(SlurmError):
-                if REPORT.search(comment := self.ask(argv)):
+                if reported(comment := self.ask(argv)) is not None:
                     return comment
         return ""

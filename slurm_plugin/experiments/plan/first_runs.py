@@ -4,7 +4,7 @@ from msgspec import structs
 
 from predictor.neighbours import Neighbours, words_of
 from predictor.prediction_table import PredictionTable
-from slurm_plugin.config.setting_types import FirstRuns
+from slurm_plugin.config.setting_types import Whose
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.submitted_job import SubmittedJob
 from slurm_plugin.experiments.plan.workflow import Task
@@ -29,6 +29,6 @@ def guess(
     return past.table(
         job.user_name,
         asked,
-        others=config.sharing.first_runs is FirstRuns.SITE,
+        others=config.sharing.first_runs is Whose.SITE,
         confidence=config.fit.confidence,
     )

@@ -22,7 +22,7 @@ from predictor.types import Prediction
 from sacct_ingest.errors import NimoError
 from sacct_ingest.records import KeyLevel, Probe
 from sacct_ingest.text.hostlist import NodeNames
-from slurm_plugin.config.setting_types import FirstRuns
+from slurm_plugin.config.setting_types import Whose
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.bookings import Booking
 from slurm_plugin.decision.context_builder import Budget, BudgetSpent
@@ -410,7 +410,7 @@ class Answerer:
     def _guesses(self, question: WaitsQuestion) -> Callable[[RawJob], Prediction | None]:
         """Give what guesses how long jobs take whose command never ran, those of one user."""
         tables, config = self._state.service.tables, self._state.config
-        others = config.sharing.first_runs is FirstRuns.SITE and not question.private
+        others = config.sharing.first_runs is Whose.SITE and not question.private
         left = [_GUESSES]
 
         @cache

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from predictor.neighbours import AskedJob, Neighbours, PastJob, PastJobs
-from slurm_plugin.config.setting_types import FirstRuns
+from slurm_plugin.config.setting_types import Whose
 from slurm_plugin.config.settings import Config, Sharing
 from slurm_plugin.decision.job_keys import queued_job
 from slurm_plugin.decision.lookup import PredictionLookup
@@ -22,7 +22,7 @@ def past(*users):
     return Neighbours(msgspec.json.encode(PastJobs(jobs)).decode())
 
 
-def service(neighbours, first_runs=FirstRuns.SITE):
+def service(neighbours, first_runs=Whose.SITE):
     made = DecisionService(Config(sharing=Sharing(first_runs=first_runs)), new_id=lambda: "0" * 12)
     made.tables, made.cluster = PredictionLookup(neighbours=neighbours), site()
     return made
@@ -31,13 +31,13 @@ def service(neighbours, first_runs=FirstRuns.SITE):
 @pytest.mark.parametrize(
     ("users", "allowed", "private", "text"),
     [
-        (("bob", "zoe", "kim"), FirstRuns.SITE, False, "based on jobs of 3 other users,"),
-        (("bob", "zoe", "kim"), FirstRuns.SITE, True, "no finished run"),
-        (("bob", "zoe", "kim"), FirstRuns.OWN, False, "no finished run"),
-        (("alice", "bob", "zoe", "kim"), FirstRuns.OWN, False, "based on 4 of your other jobs,"),
-        (("alice", "bob", "zoe", "kim"), FirstRuns.SITE, True, "based on 4 of your other jobs,"),
+        (("bob", "zoe", "kim"), Whose.SITE, False, "based on jobs of 3 other users,"),
+        (("bob", "zoe", "kim"), Whose.SITE, True, "no finished run"),
+        (("bob", "zoe", "kim"), Whose.OWN, False, "no finished run"),
+        (("alice", "bob", "zoe", "kim"), Whose.OWN, False, "based on 4 of your other jobs,"),
+        (("alice", "bob", "zoe", "kim"), Whose.SITE, True, "based on 4 of your other jobs,"),
         (
-            *(("alice", "bob", "zoe", "kim"), FirstRuns.SITE, False),
+            *(("alice", "bob", "zoe", "kim"), Whose.SITE, False),
             "based on 4 of your other jobs and jobs of 3 other users,",
         ),
     ],

@@ -158,11 +158,12 @@ def test_scripts_make_folders_and_copy_beside_the_target_first():
         "busy=$(cut -d' ' -f1 /proc/loadavg) || :; began=$(date +%s.%N)",
         "cp -a -- /s/in/raw /t/in/raw.part", "ended=$(date +%s.%N)",
         "mv -T -- /t/in/raw.part /t/in/raw",
+        "end=t",
         'scontrol -M big update JobId="$SLURM_JOB_ID" Comment="nimo:off '
         "copied=$(du -sb -- /t/in/raw | cut -f1)/$began/$ended/$busy/$(getconf _NPROCESSORS_ONLN)"
-        '/${SLURMD_NODENAME:-$(hostname -s)}" >/dev/null 2>&1 || :',
+        '/s/t/$end" >/dev/null 2>&1 || :',
     ]  # fmt: skip
-    assert back.script.splitlines()[-2] == "mv -T -- /s/r.part /s/r"
+    assert back.script.splitlines()[-3] == "mv -T -- /s/r.part /s/r"
     remote = made(SITE, TaskOption("b", 1, stage=False))[0]
     assert remote.script.splitlines()[-1] == "run /s/in/raw /t/r {other}"
     assert path_of(File(name="f"), Storage(name="s", path="/s/")) == "/s/f"

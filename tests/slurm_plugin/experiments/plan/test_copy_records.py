@@ -26,7 +26,7 @@ places: {{a: {{storage: s}}, b: {{storage: t}}}}
 files: {{raw: {{at: s, size: 100M}}}}
 tasks: {{x: {{command: x, reads: [raw], run_time: 50}}}}
 """
-REPORT = f"nimo:off copied=2000000/{NOW}0/{NOW + 4}0/3.00/2/n1"
+REPORT = f"nimo:off copied=2000000/{NOW}0/{NOW + 4}0/3.00/2/s/t/t"
 
 
 def copied(folder="/data", text=TEXT):
@@ -87,16 +87,18 @@ def test_what_took_no_time_or_moved_nothing_is_no_transfer():
 def test_hosts_name_the_series_and_of_one_host_the_folders():
     io = TEXT.replace("{folder}/t}}", "{folder}/t, host: io1}}")
     flow, _, step = copied(text=io)
-    (moved,) = measured(flow, step, ended(), REPORT)  # n1 is not io1: its load is nobody's
+    (moved,) = measured(flow, step, ended(), "")
     assert (moved.source, moved.target) == ("s", "io1")
     flow, _, step = copied(text=io.replace("{folder}/s}}", "{folder}/s, host: io1}}"))
-    moved = measured(flow, step, ended(), REPORT)[0]
+    moved = measured(flow, step, ended(), "")[0]
     assert (moved.source, moved.target) == ("io1:/data/s", "io1:/data/t")
 
 
-def test_the_script_times_the_copy_and_reports_it(tmp_path):
+@pytest.mark.parametrize(("host", "end"), [("", "t"), (", host: n9", "n9"), (", host: n1", None)])
+def test_the_script_times_the_copy_and_reports_it(tmp_path, host, end):
     """A stand-in for scontrol keeps the comment; without one the copy succeeds all the same."""
-    flow, schedule, step = copied(tmp_path)
+    text = TEXT.replace("{folder}/t}}", f"{{folder}}/t{host}}}}}")
+    flow, schedule, step = copied(tmp_path, text)
     (job, _) = jobs(flow, schedule, rooms={})
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "raw").write_bytes(bytes(300_000))
@@ -109,10 +111,11 @@ def test_the_script_times_the_copy_and_reports_it(tmp_path):
     subprocess.run(["sh"], input=job.script, text=True, check=True, env=with_it)
     update, which, comment = (tmp_path / "asked").read_text().splitlines()
     assert (update, which) == ("update", "JobId=7")
-    moved, load = measured(flow, step, ended(), comment.removeprefix("Comment="))
-    assert (moved.size_bytes, load.source) == (300_000, "t")
+    moved, *loads = measured(flow, step, ended(), comment.removeprefix("Comment="))
+    assert (moved.size_bytes, moved.target) == (300_000, flow.storages["t"].host or "t")
     assert 0 < moved.took_s < 60
-    assert 0 < load.value <= 1
+    assert [load.source for load in loads] == ([end] if end else [])
+    assert all(0 < load.value <= 1 for load in loads)
     assert (tmp_path / "t" / "raw").read_bytes() == bytes(300_000)
     scontrol.write_text("#!/bin/sh\nexit 1\n")
     subprocess.run(["sh"], input=job.script, text=True, check=True, env=with_it)

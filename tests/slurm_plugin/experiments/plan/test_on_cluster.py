@@ -187,7 +187,22 @@ def test_submitted_and_followed_within_its_deadline(cluster):
     assert own["join"]["Start"] >= max(own[task]["End"] for task in ("split", "turn"))
     # Followed once more, it says what became of it.
     assert "7 COMPLETED" in nimo(cluster, file, "--follow").stdout
-    # Both copies measured themselves: four bytes there, two back.
+    moved_as_reported(store)
+
+
+def test_copies_of_a_plan_that_is_not_followed_enter_the_series_by_an_ingest(cluster):
+    file = workflow(cluster, "alone", "test -s {both}")
+    store = f"sqlite:///{file.parent}/nimo.db"
+    (file.parent / "nimo.yaml").write_text(f"mode: observe\nstore: {store}\n")
+    nimo(cluster, file, "--submit")
+    steps = json.loads(file.with_suffix(".plan.json").read_text())["steps"]
+    cluster.wait(*(run["job_id"] for run in steps.values()), accounted=True)
+    cluster.run(NIMO, "ingest", env=environment(file), cwd=file.parent)
+    moved_as_reported(store)
+
+
+def moved_as_reported(store):
+    """Both copies measured themselves: four bytes there, two back."""
     with Store.open(store) as opened:
         probes = list(opened.probes.since(0.0))
     moved = {one.source: one for one in probes if one.resource is Resource.TRANSFER}

@@ -10,7 +10,7 @@ from predictor.neighbours import AskedJob, Neighbours, PastJob, PastJobs, words_
 from predictor.stored_table import encode
 from sacct_ingest.records import Identity, Probe, Resource
 from sacct_ingest.store import Store
-from slurm_plugin.config.setting_types import FirstRuns
+from slurm_plugin.config.setting_types import Whose
 from slurm_plugin.config.settings import Advise, Config, Sharing
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
@@ -121,10 +121,10 @@ def guessing(first_runs, *users, more=()):
 @pytest.mark.parametrize(
     ("first_runs", "users", "private", "guessed"),
     [
-        (FirstRuns.OWN, ("ann",), False, True),
-        (FirstRuns.OWN, ("bob", "zoe", "kim"), False, False),
-        (FirstRuns.SITE, ("bob", "zoe", "kim"), False, True),
-        (FirstRuns.SITE, ("bob", "zoe", "kim"), True, False),
+        (Whose.OWN, ("ann",), False, True),
+        (Whose.OWN, ("bob", "zoe", "kim"), False, False),
+        (Whose.SITE, ("bob", "zoe", "kim"), False, True),
+        (Whose.SITE, ("bob", "zoe", "kim"), True, False),
     ],
 )
 def test_own_jobs_whose_command_never_ran_are_told_a_guess(first_runs, users, private, guessed):
@@ -141,7 +141,7 @@ def test_own_jobs_whose_command_never_ran_are_told_a_guess(first_runs, users, pr
 def test_an_answer_guesses_for_a_few_commands_only(monkeypatch):
     monkeypatch.setattr(questions, "_GUESSES", 1)
     other = pending(5, user="ann", name="other", limit_s=60.0)
-    made = guessing(FirstRuns.OWN, "ann", more=[other])
+    made = guessing(Whose.OWN, "ann", more=[other])
     question = WaitsQuestion(Ask(op="waits", job_ids=[1, 2, 5]), None, "ann", guesses_for="ann")
     rows = msgspec.json.decode(made.answer(question), type=Waits).rows
     assert [row.guess_s is not None for row in rows] == [True, True, False]
