@@ -169,8 +169,8 @@ def decide(store, run):
 
 
 def test_other_settings_are_for_all_and_a_stopped_refit_goes_on(store, monkeypatch):
-    for name in ("BATCH", "WRITTEN"):
-        monkeypatch.setattr(f"predictor.refit.{name}", 8)
+    monkeypatch.setattr("predictor.refit.batches.BATCH", 8)
+    monkeypatch.setattr("predictor.refit.from_store.WRITTEN", 8)
     store.runs.add(applications(12))
     settle(store)
     every = 2 * 12 + 1
@@ -205,8 +205,8 @@ def test_tables_of_applications_that_are_gone_go(store):
 
 @pytest.mark.slow
 def test_the_number_of_workers_and_their_pool_change_nothing(store, monkeypatch):
-    for name in ("BATCH", "ALONE"):
-        monkeypatch.setattr(f"predictor.refit.{name}", 8)
+    monkeypatch.setattr("predictor.refit.batches.BATCH", 8)
+    monkeypatch.setattr("predictor.refit.fitting.ALONE", 8)
     store.runs.add(applications(12))
     settle(store)
     alone = refit(store, now_s=5.0, workers=1, whole=True)
@@ -223,9 +223,9 @@ def test_the_number_of_workers_and_their_pool_change_nothing(store, monkeypatch)
 def test_processes_start_where_there_is_much_to_fit(store, monkeypatch, count, start):
     store.runs.add(applications(count))  # tables: two of each, and the user's
     begun = []
-    monkeypatch.setattr("predictor.refit.ALONE", 8)
+    monkeypatch.setattr("predictor.refit.fitting.ALONE", 8)
     monkeypatch.setattr(
-        "predictor.refit.ProcessPoolExecutor",
+        "predictor.refit.fitting.ProcessPoolExecutor",
         lambda workers, **_: begun.append(workers) or ThreadPoolExecutor(workers),
     )
     refit(store, now_s=5.0, workers=2)
@@ -351,10 +351,10 @@ def of_users(count_by_user):
 )
 def test_users_take_turns_however_many_applications_one_has(store, monkeypatch, counts, turn):
     """Nobody waits for more than one turn of each, and in the end all are fitted."""
-    monkeypatch.setattr("predictor.refit.TURN", turn)
-    monkeypatch.setattr("predictor.refit.BATCH", 1)
-    monkeypatch.setattr("predictor.refit.WRITTEN", 1)
-    monkeypatch.setattr("predictor.refit._TURN_OF_ALL", 3 * turn)
+    monkeypatch.setattr("predictor.refit.user_turns.TURN", turn)
+    monkeypatch.setattr("predictor.refit.batches.BATCH", 1)
+    monkeypatch.setattr("predictor.refit.from_store.WRITTEN", 1)
+    monkeypatch.setattr("predictor.refit.user_turns._TURN_OF_ALL", 3 * turn)
     order = []
     done = store.changes.done
     monkeypatch.setattr(
@@ -396,7 +396,7 @@ class NoTime:
 
 
 def test_who_has_used_up_the_time_waits_and_others_go_on(store, monkeypatch):
-    monkeypatch.setattr("predictor.refit.TURN", 4)
+    monkeypatch.setattr("predictor.refit.user_turns.TURN", 4)
     store.runs.add(of_users({"eve": 10, "zoe": 10, "bob": 1}))
     limit = NoTime("zoe")
     assert set(refit(store, now_s=5.0, time_limit=limit).waiting) == {"eve"}
@@ -406,7 +406,7 @@ def test_who_has_used_up_the_time_waits_and_others_go_on(store, monkeypatch):
 def test_a_refit_without_time_left_fits_the_first_of_each_user_and_goes_on_later(
     store, monkeypatch
 ):
-    monkeypatch.setattr("predictor.refit.TURN", 8)
+    monkeypatch.setattr("predictor.refit.user_turns.TURN", 8)
     store.runs.add(of_users({"eve": 10, "zoe": 2}))
     expected = Store.open("sqlite://")
     with expected:

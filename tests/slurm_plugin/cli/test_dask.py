@@ -51,7 +51,7 @@ def environment(**values):
 
 
 def test_dask_and_one_process_leave_the_same_tables(scheduler, store, monkeypatch):
-    monkeypatch.setattr("predictor.refit.BATCH", 8)  # several batches for each worker
+    monkeypatch.setattr("predictor.refit.batches.BATCH", 8)  # several batches for each worker
     refit(store, now_s=5.0)  # makes the record that both go by
     alone = refit(store, now_s=5.0, whole=True)
     before = store.fits.all()
@@ -63,7 +63,7 @@ def test_dask_and_one_process_leave_the_same_tables(scheduler, store, monkeypatc
 
 
 def test_what_a_lost_worker_had_is_fitted_again(store, monkeypatch):
-    monkeypatch.setattr("predictor.refit.BATCH", 2)
+    monkeypatch.setattr("predictor.refit.batches.BATCH", 2)
     refit(store, now_s=5.0)
     refit(store, now_s=5.0, whole=True)
     before = store.fits.all()
