@@ -33,7 +33,7 @@ from tests.slurm_plugin.made import table
 from tests.slurm_plugin.nimod.handler import Handler
 from tests.slurm_plugin.nimod.own_nimod import SLURM, ask_as_nobody, needs_root
 from tests.slurm_plugin.reports.rows import decision
-from tests.slurm_plugin.wait_forecasts.test_forecasts import CONF, learned_queue
+from tests.slurm_plugin.wait_forecasts.outlooks_of_queues import CONF, learned_queue
 from tests.slurm_plugin.wait_forecasts.test_simulated_queue import NOW, pending
 
 EVERY = Ask(op="applications", every=True)

@@ -6,7 +6,7 @@ from sacct_ingest.store import Store
 from sacct_ingest.store.fits import WAITS
 from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.wait_forecasts.queued_starts import AwaitedStarts, ExpectedWait
-from tests.slurm_plugin.wait_forecasts.test_forecasts import attached, full, outlooks, visible
+from tests.slurm_plugin.wait_forecasts.outlooks_of_queues import attached, full, outlooks, visible
 from tests.slurm_plugin.wait_forecasts.test_simulated_queue import NOW, pending, running
 
 OF = WaitClass(waits=True, partition="batch")

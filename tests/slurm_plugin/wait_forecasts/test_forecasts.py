@@ -1,4 +1,4 @@
-"""Outlooks: waits of the queue as it is, and the record of what came of them."""
+"""Outlooks: waits of the queue as it is."""
 
 import subprocess
 from dataclasses import replace
@@ -9,9 +9,7 @@ import msgspec
 import pytest
 
 from predictor.waits import simulation
-from predictor.waits.error_record import WaitClass, WaitRecord, class_of, error_of
-from predictor.waits.features import FEATURES
-from predictor.waits.regression import Ensemble, QueueWaitFit, Tree
+from predictor.waits.error_record import WaitRecord, class_of, error_of
 from predictor.waits.workload import (
     ArrivalDemand,
     LimitShares,
@@ -24,45 +22,20 @@ from predictor.waits.workload import (
 from sacct_ingest.text.admin_comment import Note, build
 from slurm_plugin.protocol.request_messages import Selection
 from slurm_plugin.protocol.status_messages import QueueOutlook
-from slurm_plugin.slurm.cluster_state import RawJob, RawPartition, RawState
-from slurm_plugin.slurm.limits import NodeBounds
-from slurm_plugin.slurm.node_pool import NodeShare
-from slurm_plugin.slurm.slurm_conf import SlurmConf
-from slurm_plugin.slurm.snapshot import build as view
+from slurm_plugin.slurm.cluster_state import RawJob
 from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 from slurm_plugin.wait_forecasts.queued_starts import QueuedStarts
 from tests.slurm_plugin.made import stored, table
-from tests.slurm_plugin.wait_forecasts.test_simulated_queue import NOW, node, pending, running
-
-CONF = SlurmConf(counts_memory=False)
-
-
-def queued(made, *asked, **options):
-    return list(made.queued_starts().queued(*asked, **options))
-
-
-def outlooks(tables=None):
-    return Outlooks(QueueRunTimes(lambda: tables or stored()), stopwatch=lambda: 0.0)
-
-
-def visible(*jobs, nodes=4):
-    nodes = [
-        node(n, cpus_used=8 * any(f"n{n}" in j.node_names for j in jobs)) for n in range(nodes)
-    ]
-    return RawState(nodes=nodes, jobs=jobs, partitions=[RawPartition(name="batch", default=True)])
-
-
-def attached(made, state, at_s=NOW):
-    return made.add_wait_forecasts(view(state, CONF, cluster="pine", taken_s=at_s), state, CONF)
-
-
-def wait_s(cluster, nodes=1, limit_s=60.0):
-    part = cluster.partitions["batch"]
-    return part.supply.wait(nodes, limit_s, now_s=cluster.taken_s, begin_s=0.0).median_s
-
-
-def full(**fields):
-    return visible(*(running(n, f"n{n}", end_s=NOW + 100_000, **fields) for n in range(4)))
+from tests.slurm_plugin.wait_forecasts.outlooks_of_queues import (
+    attached,
+    full,
+    learned_queue,
+    outlooks,
+    queued,
+    visible,
+    wait_s,
+)
+from tests.slurm_plugin.wait_forecasts.test_simulated_queue import NOW, pending, running
 
 
 def test_limits_stand_where_nothing_is_learned():
@@ -123,35 +96,6 @@ def test_an_outlook_stays_while_a_new_one_would_cost_too_much():
     assert wait_s(attached(made, visible(), NOW + 61)) < 60
 
 
-def test_what_came_of_estimates_is_recorded_and_corrects_the_next():
-    made = outlooks()
-    attached(made, full())
-    waiting = pending(9, submit_s=NOW + 5)
-    attached(made, replace(full(), jobs=[*full().jobs, waiting]), NOW + 10)
-    assert len(made.corrections.record) == 0
-    started = running(9, "n1", submit_s=NOW + 5, start_s=NOW + 65)
-    attached(made, visible(started), NOW + 70)
-    (error,) = made.corrections.record.errors
-    assert (error.actual_s, error.at_s) == (60.0, NOW + 5)
-    assert error.estimate_s == pytest.approx(100_000, rel=0.1)
-    assert error.score < -3
-    # Seen running at once: recorded at once.
-    quick = running(10, "n2", submit_s=NOW + 75, start_s=NOW + 76)
-    attached(made, visible(started, quick), NOW + 80)
-    assert [one.actual_s for one in made.corrections.record.errors] == [60.0, 1.0]
-
-
-def test_what_was_there_before_or_is_held_is_not_recorded():
-    made = outlooks()
-    before = pending(8, submit_s=NOW - 5)
-    held = pending(9, submit_s=NOW + 5, reason="Dependency")
-    attached(made, visible(before))
-    attached(made, visible(before, held), NOW + 10)
-    runs = [running(n, f"n{n - 8}", submit_s=NOW + 5, start_s=NOW + 20) for n in (8, 9)]
-    attached(made, visible(*runs), NOW + 30)
-    assert len(made.corrections.record) == 0
-
-
 def test_trouble_leaves_the_waits_of_the_limits(caplog):
     made = outlooks()
     made.corrections.record = None
@@ -200,80 +144,6 @@ def test_a_job_behind_others_starts_when_the_queue_lets_expect_their_ends():
     assert begin_s("afterok:1") == pytest.approx(100_000)
 
 
-BEHIND = {"reason": "Dependency", "tres": {"cpu": 8.0}, "user": "alice", "name": "next"}
-
-
-def test_a_chain_of_jobs_starts_as_those_before_end():
-    """By what they are known to take, not by their limits."""
-    learned = table(lambda _: 1_050.0, spread=1.01)
-    known = {"user": "alice", "name": "solve", "limit_s": 100_000.0, "tres": {"cpu": 8.0}}
-    first = running(1, "n0", end_s=NOW + 100_000, **known)
-    second = pending(2, dependency="afterok:1(unfulfilled)", **BEHIND | known)
-    third = pending(3, dependency="afterok:2(unfulfilled),afterany:1(unfulfilled)", **BEHIND)
-    made = outlooks(stored(learned))
-    attached(made, visible(first, second, third))
-    rows = queued(made, [], user=None, own="alice")
-    assert [row.start_s - NOW for row in rows] == pytest.approx([1_000, 2_050], rel=0.1)
-    assert [row.condition for row in rows] == ["if job 1 ends well", "if job 2 ends well"]
-
-
-def test_a_job_that_needs_only_the_start_of_another_waits_for_that():
-    first = pending(9, tres={"cpu": 32.0}, nodes=4)
-    state = full()
-    made = outlooks()
-    behind = pending(10, dependency="after:9(unfulfilled)", **BEHIND | {"user": "ann"})
-    attached(made, replace(state, jobs=[*state.jobs, first, behind]))
-    nine, ten = queued(made, [9, 10], user=None, own="")
-    assert ten.start_s - nine.start_s == pytest.approx(60, rel=0.5)  # all nodes for its limit
-    assert ten.condition == ""
-
-
-@pytest.mark.parametrize("kind", ["singleton(unfulfilled)", "afterany:20_*(unfulfilled)"])
-def test_all_tasks_and_all_jobs_of_a_name_are_waited_for(kind):
-    ones = [
-        running(21 + n, f"n{n}", end_s=NOW + 10_000 * (1 + n), array_id=20, tasks=f"{n}",
-                user="alice", name="next")
-        for n in range(3)
-    ]  # fmt: skip
-    made = outlooks()
-    attached(made, visible(*ones, pending(30, dependency=kind, **BEHIND)))
-    (row,) = queued(made, [], user=None, own="alice")
-    assert row.start_s - NOW == pytest.approx(30_000, rel=0.1)
-
-
-def test_a_job_behind_one_of_another_partition_starts_when_that_ends():
-    nodes = [node(0), node(1, "other")]
-    parts = [RawPartition(name="batch", default=True), RawPartition(name="other")]
-    first = running(1, "n1", partitions=("other",), end_s=NOW + 5_000)
-    behind = pending(2, dependency="afterany:1(unfulfilled)", **BEHIND)
-    made = outlooks()
-    attached(made, RawState(nodes=nodes, jobs=[first, behind], partitions=parts))
-    (row,) = queued(made, [], user=None, own="alice")
-    assert row.start_s - NOW == pytest.approx(5_000, rel=0.1)
-
-
-@pytest.mark.parametrize(
-    "dependency",
-    [
-        "", "afternotok:1(unfulfilled)", "afterok:1(failed)", "afterok:77(unfulfilled)",
-        "afterany:1(unfulfilled)?afterany:2(unfulfilled)", "afterok:8(unfulfilled)",
-        "afterburstbuffer:1(unfulfilled)", "after:1+10(unfulfilled)", "afterok:9(unfulfilled)",
-        "aftercorr:1(unfulfilled)", "\x00(unfulfilled),afterok:(unfulfilled)",
-    ],
-)  # fmt: skip
-def test_no_start_is_said_where_others_may_never_end_so(dependency):
-    """Neither behind a failure, one that is not shown, a held one, nor one behind that."""
-    ran = running(1, "n0", end_s=NOW + 500)
-    held = pending(8, reason="JobHeldUser", user="alice")
-    after_held = pending(9, dependency="afterok:8(unfulfilled)", **BEHIND)
-    made = outlooks()
-    attached(made, visible(ran, held, after_held, pending(10, dependency=dependency, **BEHIND)))
-    rows = queued(made, [], user=None, own="alice")
-    assert [(row.job_id, row.start_s, row.condition) for row in rows] == [
-        (8, None, ""), (9, None, ""), (10, None, ""),
-    ]  # fmt: skip
-
-
 def test_jobs_that_wait_are_corrected_as_others_of_their_size():
     made = outlooks()
     small, whole = (
@@ -288,11 +158,6 @@ def test_jobs_that_wait_are_corrected_as_others_of_their_size():
     state = full()
     attached(made, replace(state, jobs=[*state.jobs, pending(9, tres={"cpu": 8.0})]))
     assert made.queued_starts().starts[9].median_s == pytest.approx(100_000, rel=0.2)
-
-
-def learned_queue(*more):
-    state = full(user="eve")
-    return replace(state, jobs=[*state.jobs, *more])
 
 
 def test_who_asks_gets_the_starts_of_the_jobs_that_are_visible():
@@ -332,22 +197,6 @@ def test_a_job_that_waits_still_does_not_start_in_the_past():
     assert made.made_s == NOW
     (row,) = queued(made, [9], user=None, own="ann")
     assert row.low_s == row.start_s == NOW + 30
-
-
-def test_the_record_is_retained_now_and_then_and_read_again():
-    made = outlooks()
-    assert made.corrections.unsaved(now_s=NOW) is None
-    test_what_came_of_estimates_is_recorded_and_corrects_the_next()
-    attached(made, full())
-    quick = running(10, "n2", submit_s=NOW + 1, start_s=NOW + 2)
-    attached(made, visible(quick), NOW + 80)
-    payload = made.corrections.unsaved(now_s=NOW + 80)
-    assert payload and made.corrections.unsaved(now_s=NOW + 9_999) is None
-    again = outlooks()
-    again.corrections.restore(payload)
-    assert len(again.corrections.record) == 1
-    again.corrections.restore("{")
-    assert len(again.corrections.record) == 1
 
 
 def test_the_outlook_of_partitions_is_reported_for_small_and_large_jobs():
@@ -410,159 +259,6 @@ def test_unknown_jobs_may_take_all_of_their_limit():
     assert len(log_run_s) == 40
     assert sum(one > 11.5 for one in log_run_s) == 6  # the logarithm of the limit
     assert list(log_run_s) == sorted(log_run_s)
-
-
-def past_error(at_s, actual_s, *, corrected=False):
-    of = WaitClass(True, "batch")
-    made = error_of([1_000.0], of, at_s=at_s, actual_s=actual_s)
-    return msgspec.structs.replace(made, corrected=corrected)
-
-
-def test_the_record_begins_with_what_a_refit_made_of_the_past():
-    made = outlooks()
-    waits = PastRecord(errors=[past_error(n, 10_000.0) for n in range(60)])
-    made.remember(encode(QueuePast(waits=waits)))
-    assert len(made.corrections.record) == 60
-    assert wait_s(attached(made, full())) > 300_000
-    # That is the refit's to store, not nimod's.
-    assert made.corrections.unsaved(now_s=NOW) is None
-    # From the first error of nimod's own on, its own count.
-    made.corrections.restore(encode([past_error(30, 500.0)]))
-    assert [one.at_s for one in made.corrections.record.errors] == [*range(30), 30]
-
-
-def test_errors_of_another_way_to_estimate_are_left_out():
-    made = outlooks()
-    made.corrections.restore(
-        encode([past_error(100, 500.0), past_error(200, 500.0, corrected=True)])
-    )
-    assert [one.at_s for one in made.corrections.record.errors] == [100]
-    waits = PastRecord(errors=[past_error(5, 10.0, corrected=True)], correction="{}")
-    made.remember(encode(QueuePast(waits=waits)))
-    assert [one.at_s for one in made.corrections.record.errors] == [5, 200]
-
-
-@pytest.mark.parametrize("correction", ["{}", "another"])
-def test_a_correction_that_cannot_be_read_is_left_out(correction, caplog):
-    made = outlooks()
-    if correction == "another":
-        other = msgspec.structs.replace(tenfold(), features=["moon"])
-        correction = encode(other)
-    waits = PastRecord(errors=[past_error(1, 5.0, corrected=True)], correction=correction)
-    made.remember(encode(QueuePast(waits=waits)))
-    assert wait_s(attached(made, full())) == pytest.approx(100_000, rel=0.1)
-    assert "waits are not corrected" in caplog.text
-    assert len(made.corrections.record) == 0
-
-
-def tenfold():
-    """Correction that makes each wait ten times as long."""
-    same = Ensemble(0.0, [Tree([-1], [1.0], [0], [0], [False])])
-    return QueueWaitFit(
-        features=list(FEATURES), level=0.9, jobs=500, median=same, low=same, high=same,
-        margin=0.0, estimate=0, allowance_s=60.0,
-    )  # fmt: skip
-
-
-def test_what_a_refit_learned_corrects_waits_without_scikit_learn():
-    made = outlooks()
-    made.remember(encode(QueuePast(waits=PastRecord(correction=encode(tenfold())))))
-    waiting = pending(9, submit_s=NOW - 5)
-    cluster = attached(made, replace(full(), jobs=[*full().jobs, waiting]))
-    assert wait_s(cluster) == pytest.approx(1_000_000, rel=0.1)
-    assert made.queued_starts().starts[9].median_s == pytest.approx(1_000_000, rel=0.1)
-    started = running(10, "n1", submit_s=NOW + 5, start_s=NOW + 65)
-    attached(made, visible(started), NOW + 70)
-    assert [one.corrected for one in made.corrections.record.errors] == [True]
-
-
-def tenfold_of_those_with_running_jobs():
-    running = FEATURES.index("own_running")
-    tree = Tree([running, -1, -1], [0.5, 0.0, 1.0], [1, 0, 0], [2, 0, 0], [False] * 3)
-    one = Ensemble(0.0, [tree])
-    return msgspec.structs.replace(tenfold(), median=one, low=one, high=one)
-
-
-def test_a_user_waits_for_what_that_user_has_in_the_queue():
-    made = outlooks()
-    correction = encode(tenfold_of_those_with_running_jobs())
-    made.remember(encode(QueuePast(waits=PastRecord(correction=correction))))
-    state = full(user="eve", tres={"cpu": 8.0})
-    cluster = attached(made, state)
-
-    def wait_of(user):
-        part = cluster.partitions["batch"].for_job(
-            NodeShare(), NodeBounds(low=1, high=4), user=user
-        )
-        return part.supply.wait(1, 60.0, now_s=NOW, begin_s=0.0).median_s
-
-    assert wait_of("ann") == pytest.approx(100_000, rel=0.1)
-    assert wait_of("eve") == pytest.approx(10 * wait_of("ann"), rel=0.01)
-    # What came is compared with what was expected of this user.
-    new = [pending(n, user=user, submit_s=NOW + 5) for n, user in ((9, "eve"), (10, "ann"))]
-    attached(made, replace(state, jobs=[*state.jobs, *new]), NOW + 10)
-    began = [
-        running(n, "n1", user=user, submit_s=NOW + 5, start_s=NOW + 65)
-        for n, user in ((9, "eve"), (10, "ann"))
-    ]
-    attached(made, visible(*began), NOW + 70)
-    first, second = sorted(one.estimate_s for one in made.corrections.record.errors)
-    assert second == pytest.approx(10 * first, rel=0.01)
-
-
-def array(job_id, tasks, **fields):
-    return pending(job_id, array_id=job_id, tasks=tasks, submit_s=NOW - 5, **fields)
-
-
-def test_of_an_array_the_start_of_each_task_is_listed():
-    made = outlooks()
-    tasks = array(9, "3-7,12", jobs=6, nodes=4, tres={"cpu": 32.0}, user="ann")
-    alone = pending(8, submit_s=NOW - 9, user="ann")
-    attached(made, replace(full(), jobs=[*full().jobs, alone, tasks]))
-    one, every = queued(made, [], user=None, own="ann")
-    assert (one.job_id, one.task, one.last_s) == (8, None, None)
-    assert (every.job_id, every.tasks, every.task) == (9, 6, None)
-    asked = queued(made, [9] * 6, [3, 4, 5, 6, 7, 12], user=None, own="ann")
-    assert [(row.array_id, row.task, row.tasks) for row in asked] == [
-        (9, n, 1) for n in (3, 4, 5, 6, 7, 12)
-    ]
-    # Each takes all nodes, so that they start one after the other.
-    starts = [row.start_s for row in asked]
-    assert starts == sorted(set(starts))
-    assert (starts[0], starts[-1]) == (every.start_s, every.last_s)
-    # A task that started, or never was, and a task of a job that is no array.
-    assert queued(made, [9, 9, 8], [2, 13, 0], user=None, own="ann") == []
-    assert queued(made, [9], [4], user="bob", own="bob") == []
-
-
-def test_a_task_with_a_record_of_its_own_is_detected_by_its_array():
-    made = outlooks()
-    requeued = pending(11, array_id=9, tasks="2")
-    attached(made, replace(full(), jobs=[*full().jobs, array(9, "3-7", jobs=5), requeued]))
-    (row,) = queued(made, [9], [2], user=None, own="")
-    assert (row.job_id, row.array_id, row.task) == (11, 9, 2)
-    assert [one.job_id for one in queued(made, [9], user=None, own="")] == [9, 11]
-    assert [one.job_id for one in queued(made, [11], user=None, own="")] == [11]
-
-
-def test_of_an_array_the_first_start_is_recorded_once():
-    made = outlooks()
-    attached(made, full())
-    new = pending(9, array_id=9, tasks="1-4", jobs=4, submit_s=NOW + 5)
-    attached(made, replace(full(), jobs=[*full().jobs, new]), NOW + 10)
-    assert len(made.corrections.record) == 0
-
-    def started(task, job_id, at_s):
-        return running(
-            job_id, f"n{task}", array_id=9, tasks=str(task), submit_s=NOW + 5, start_s=at_s
-        )
-
-    left = pending(9, array_id=9, tasks="2-4", jobs=3, submit_s=NOW + 5)
-    attached(made, visible(started(1, 10, NOW + 65), left), NOW + 70)
-    assert [one.actual_s for one in made.corrections.record.errors] == [60.0]
-    rest = [started(1, 10, NOW + 65), started(2, 11, NOW + 80), started(3, 9, NOW + 90)]
-    attached(made, visible(*rest), NOW + 100)
-    assert [one.actual_s for one in made.corrections.record.errors] == [60.0]
 
 
 def fail(*_args, **_fields):

@@ -9,8 +9,8 @@ from importlib.resources import files
 import pytest
 
 from tests.slurm_plugin.web.chromium import CHROMIUM, WAIT_S
+from tests.slurm_plugin.web.pages import ADDRESSES, APPLICATION
 from tests.slurm_plugin.web.test_server import serving
-from tests.slurm_plugin.web.test_views import ADDRESSES, APPLICATION
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 

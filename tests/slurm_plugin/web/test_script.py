@@ -10,8 +10,8 @@ from slurm_plugin.protocol.status_messages import PartitionWait
 from tests.slurm_plugin.made import table
 from tests.slurm_plugin.web.chromium import CHROMIUM, chromium
 from tests.slurm_plugin.web.conftest import joined, put_waits, tables, use_of
+from tests.slurm_plugin.web.pages import ADDRESSES, APPLICATION
 from tests.slurm_plugin.web.test_server import serving
-from tests.slurm_plugin.web.test_views import ADDRESSES, APPLICATION
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 

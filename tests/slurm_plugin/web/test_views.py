@@ -1,4 +1,4 @@
-"""What is on the pages, and who sees it."""
+"""Pages: what they say, to whom, and where their links lead."""
 
 import re
 import shutil
@@ -9,50 +9,22 @@ from urllib.parse import quote
 
 import pytest
 
-from predictor.facts import Failures, ResourceUse
-from predictor.job_table import within_cluster
-from predictor.memory import Memory
-from predictor.prediction_table import Part
-from predictor.problems import Problem
 from predictor.refit import row_of
-from predictor.types import Verdict
-from sacct_ingest.records import JobState
-from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.store import Store
-from slurm_plugin.config.settings import Energy
 from slurm_plugin.doctor import Finding, FindingState
 from slurm_plugin.protocol.query_messages import explanation_of
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.protocol.status_messages import PartitionWait, WaitRow, Waits
-from slurm_plugin.reports.pending_text import EditRow, PendingAnswer
 from slurm_plugin.reports.why_text import explain
 from slurm_plugin.text.table_columns import Table
 from slurm_plugin.web.app import PAGES
-from slurm_plugin.web.application_page import facts
 from slurm_plugin.web.data import Service
 from slurm_plugin.web.decisions_page import title_of
 from slurm_plugin.web.view import View, script_name
-from tests.sacct_ingest.records import run
 from tests.slurm_plugin.made import table
-from tests.slurm_plugin.reports import test_headline_and_html as html
 from tests.slurm_plugin.reports.rows import decision
 from tests.slurm_plugin.table_forms import check_all_forms
-from tests.slurm_plugin.web.conftest import EVIL, joined, own, put_waits, tables
-
-APPLICATION = "/application?level=line&key="
-#: One address of every page.
-ADDRESSES = [
-    "/", "/mine", "/report?days=30", "/applications",
-    "/applications?q=wrf&group=all&verdict=reliable&order=runs&reverse=yes",
-    f"{APPLICATION}a1", f"{APPLICATION}b2&counts=all", "/application?level=tag&key=bob/ocean/d01",
-    "/decisions", "/decisions?user=bob&partition=long&mode=observe&reason=array&level=line&key=b1",
-    "/decision?id=bbbbbbbbbbbb", "/queue", "/savings", "/report", "/replay",
-]  # fmt: skip
-
-
-class Tags(html.Tags):
-    def all(self, name, attribute):
-        return [str(a[attribute]) for tag, a in self.found if tag == name and attribute in a]
+from tests.slurm_plugin.web.conftest import EVIL, joined, own, tables
+from tests.slurm_plugin.web.pages import ADDRESSES, APPLICATION, Tags, listed
 
 
 def test_every_page_has_an_address_here():
@@ -125,10 +97,6 @@ def test_a_list_says_how_it_is_ordered(ask):
     assert order("/applications") == {"verdict": "ascending"}
     assert order("/applications?order=runs") == {"runs": "descending"}
     assert order("/applications?order=runs&reverse=yes") == {"runs": "ascending"}
-
-
-def listed(text):
-    return re.findall(r'<th scope="row" class="left"><a href="[^"]*"><bdi>([^<]*)</bdi>', text)
 
 
 def test_a_list_comes_a_page_at_a_time(ask, store_path):
@@ -218,97 +186,9 @@ def test_the_title_and_the_sentences_of_a_decision_agree(fields, title):
     assert given is (title != "left as it was")
 
 
-def test_users_see_their_own_applications(ask):
-    visibility = own("ada")
-    assert listed(ask("/applications?group=all", "ada", visibility).text) == ["ada/wrf", "ada/wrf"]
-    assert ask(f"{APPLICATION}a1", "ada", visibility).status_code == 200
-    for hidden in (f"{APPLICATION}b1", "/application?level=tag&key=bob/ocean/d01", "/replay"):
-        got = ask(hidden, "ada", visibility)
-        assert got.status_code == 404
-        assert "bob" not in got.text
-    for address in ADDRESSES:
-        assert "bob/" not in ask(address, "ada", visibility).text
-
-
 def test_the_site_names_admins(ask):
     assert "own jobs" in ask("/", "ada", own("ada")).text
     assert "all jobs" in ask("/", "ada", own("ada"), admins=("ada",)).text
-
-
-def test_an_application_has_its_curve_its_table_and_what_is_wrong(ask):
-    text = ask(f"{APPLICATION}b2").text
-    assert "<svg" in text
-    assert "Observed run times: 1 nodes" in text
-    assert "all runs lie in the linear part" in text
-    rows = re.findall(r'<th scope="row"><bdi>(\d+)</bdi></th>', text)
-    assert [int(n) for n in rows] == [1, 2, 4, 8, 16, 32]
-    every = re.findall(
-        r'<th scope="row"><bdi>(\d+)</bdi></th>', ask(f"{APPLICATION}b2&counts=all").text
-    )
-    assert len(every) == 32
-
-
-def test_an_application_shows_its_runs_and_no_count_that_the_cluster_lacks(ask, store_path):
-    problem = Problem("linear_section", "all runs lie in the linear part", 32)
-    with Store.open(str(store_path)) as store:
-        store.runs.add([run(job_id=5, nodes=4, elapsed_s=1000.0)])
-        (key,) = {row.line for row in store.runs.newest(9)}
-        fields = {"label": "ada/big", "runs": 30, "problems": (problem,), "owner": "ada"}
-        made = table(level="line", key=key, **fields)
-        store.fits.replace([row_of(made)])
-    wait = {"limit_s": 3600.0, "wait_s": 0.0, "low_s": 0.0, "high_s": 0.0}
-    put_waits(store_path, PartitionWait(partition="p", nodes=16, **wait))
-    text = ask(f"{APPLICATION}{key}&counts=all").text
-    assert "the last run" in text
-    rows = re.findall(r'<th scope="row"><bdi>(\d+)</bdi></th>', text)
-    assert [int(n) for n in rows] == list(range(1, 17))
-    assert "would help most" not in text
-    assert "Ask for: --nodes=" in Tags(text).text
-
-
-def test_an_application_counts_in_its_own_unit(ask, store_path):
-    with Store.open(str(store_path)) as store:
-        store.runs.add([run(job_id=i, nodes=1, cpus=n) for i, n in enumerate((4, 4, 8), 60)])
-        (key,) = {row.line for row in store.runs.newest(9)}
-        of_cpus = table(level="line", key=key, label="x/y", unit=Unit.CPUS, mem_node_bytes=2**30)
-        part = Part(f"{key}#part=1", Layout(cpus=4))
-        of_part = replace(of_cpus, key=part.key, unit=Unit.NODES)
-        store.fits.replace([row_of(replace(of_cpus, parts=(part,))), row_of(of_part)])
-    assert "the last 2 runs" in ask(f"{APPLICATION}{quote(part.key)}").text
-    shown = Tags(ask(f"{APPLICATION}{key}").text).text
-    for words in ("Run time over CPUs", "All CPU counts", "Largest memory observed of a job"):
-        assert words in shown
-    assert "○ the last 3 runs" in shown
-    assert "reliable, 2 runs" in shown
-    assert "node counts" not in shown
-    assert "Run time over nodes" not in shown
-
-
-def test_an_application_has_a_curve_for_each_node_type(ask):
-    text = ask("/application?level=tag&key=bob/ocean/d01").text
-    assert text.count("<svg") == 2
-    assert "nodes of the type ice<lake>" in Tags(text).text
-
-
-def test_a_history_without_observations_has_words_instead_of_a_curve(ask, store_path):
-    with Store.open(str(store_path)) as store:
-        refused = table(level="line", key="r", label="x/y", observed=(), verdict=Verdict.REFUSED)
-        store.fits.replace([row_of(refused)])
-    text = ask(f"{APPLICATION}r").text
-    assert "There is nothing to draw" in text
-    assert "<svg" not in text
-
-
-def test_runs_on_counts_that_nimo_tried_are_dots_beside_a_curve(ask, store_path):
-    one_count = table(level="name", key="ada/sim", observed=[8], knee=44, owner="ada")
-    for counts, title in (((8, 8), "Run times on 8 nodes"), ((8, 4, 6), "Run time over nodes")):
-        runs = [run(job_id=i, name="sim", nodes=n) for i, n in enumerate(counts, 50)]
-        with Store.open(str(store_path)) as store:
-            store.runs.add(runs)
-            store.fits.replace([row_of(within_cluster(one_count, 32))])
-        text = Tags(ask("/application?level=name&key=ada/sim").text).text
-        assert title in text
-        assert "knee" not in text
 
 
 def test_the_overview_sums_up_what_is_visible(ask):
@@ -331,87 +211,6 @@ def test_the_overview_says_whether_nimo_runs_and_what_to_do(ask):
     assert "! warning: fitted 9 days ago nimo <fit>" in " ".join(shown.split())
 
 
-def test_a_user_begins_with_what_is_the_users_own(ask, store_path):
-    asked = {
-        "many.sh": {"nodes": 4, "cpus": 16, "req_mem_bytes": 4 << 34},
-        "serial.sh": {"nodes": 1, "cpus": 8, "tasks": 1},
-    }
-    with Store.open(str(store_path)) as store:
-        for i, (name, given) in enumerate(asked.items(), 60):
-            line = f"sbatch {name}"
-            store.runs.add([run(job_id=i, name=name, submit_line=line, limit_s=43_200, **given)])
-        keys = {row.name: row.line for row in store.runs.newest(9)}
-        known = {"owner": "ada", "runs": 30, "last_s": 9e9}
-        many = table(level="line", key=keys["many.sh"], label="ada/many", **known)
-        many = replace(many, memory=(Memory(1, 2**30), Memory(32, 2**30)))
-        one_task = Layout(1, each=Each.JOB, nodes=1)
-        serial = replace(many, key=keys["serial.sh"], unit=Unit.CPUS, layout=one_task)
-        store.fits.replace([row_of(one) for one in (many, serial)])
-    starts = WaitRow(job_id=77, user="ada", name="wrf", partition="batch", nodes=4, start_s=2e9)
-    waits = Waits(made_s=time.time() - 720, rows=[starts, WaitRow(job_id=78, user="bob")])
-    service = Service(waits=lambda user: waits if user == "ada" else Waits())
-    text = Tags(ask("/", "ada", own("ada"), service=service).text).text
-    assert re.search(r"#SBATCH --nodes=\d+ --mem=\d+M", text)
-    assert re.search(r"#SBATCH --cpus-per-task=\d+", text)
-    for words in ("My jobs", "Queue forecast updated 12 min ago", "77", "nimo-advise job.sh"):
-        assert words in text
-    assert "78" not in text
-    assert "bob" not in text
-    trouble = Service(waits=lambda _: Waits(error="nimod does not answer"))
-    assert "nimod does not answer" in ask("/mine", service=trouble).text
-
-
-def test_users_see_how_long_their_jobs_take_that_never_ran_and_that_it_is_a_guess(ask):
-    times = {"guess_s": 540.0, "guess_low_s": 258.0, "guess_high_s": 3600.0}
-    rows = [
-        WaitRow(job_id=77, user="ada", name="<new>", **times),
-        WaitRow(job_id=78, user="ada", name="known"),
-        WaitRow(job_id=79, user="bob", name="his", **times),
-    ]
-    service = Service(waits=lambda _: Waits(made_s=time.time(), rows=rows))
-    text = " ".join(Tags(ask("/mine", "ada", own("ada"), service=service).text).text.split())
-    wanted = "How long they take job name takes about at least at most 77 <new> 9 min 4.3 min 1 h"
-    assert wanted in text
-    assert "Their commands never ran: guesses from the jobs most like them." in text
-    assert "his" not in text.partition("How long they take")[2].partition("My last decisions")[0]
-    none = Service(waits=lambda _: Waits(made_s=time.time(), rows=rows[1:2]))
-    assert "never ran" not in Tags(ask("/mine", "ada", own("ada"), service=none).text).text
-
-
-def test_users_see_why_their_own_jobs_wait_and_what_would_help(ask):
-    edit = EditRow(
-        argv=["scontrol", "update", "JobId=77", "TimeLimit=01:29:00"],
-        what="with a time limit of <1.5 h>",
-        start_s=0.0,
-        gain_s=2400.0,
-        gain_low_s=600.0,
-        gain_high_s=3900.0,
-        chance=0.8,
-    )
-    sentence = "it is <b>next</b>"
-    adas = PendingAnswer(job_id=77, name="wrf", sentence=sentence, start_s=2e9, edits=[edit])
-    hers_no_more = PendingAnswer(job_id=78, sentence="of bob", may_change=False)
-    asked = []
-
-    def waiting(user):
-        asked.append(user)
-        return [adas, hers_no_more] if user == "ada" else []
-
-    service = Service(waiting=waiting)
-    for page in ("/mine", "/queue"):
-        answer = ask(page, "ada", own("ada"), service=service).text
-        text = Tags(answer).text
-        assert "it is <b>next</b>" in text
-        assert "with a time limit of <1.5 h>: it starts at once, about 40 min sooner" in text
-        assert "(10 min to 1.1 h), 80 % certain" in text
-        assert "scontrol update JobId=77 TimeLimit=01:29:00" in text
-        assert "of bob" not in text
-        others = Tags(ask(page, "bob", own("bob"), service=service).text).text
-        assert "TimeLimit" not in others
-        assert "<b>next</b>" not in others
-    assert set(asked) == {"ada", "bob"}
-
-
 def test_pages_name_no_problem_or_reason_by_its_code(ask, store_path):
     joined(store_path)
     with Store.open(str(store_path)) as store:
@@ -423,27 +222,6 @@ def test_pages_name_no_problem_or_reason_by_its_code(ask, store_path):
         assert not [code for code in codes if code in text], page
     csv = ask("/table.csv?name=reasons&days=30").text
     assert [code for code in codes if code in csv]
-
-
-def test_runs_that_failed_stand_first_on_the_page_of_their_user_alone(ask, store_path):
-    failures = Failures(5, 5, 9, 3.0, 3.0, 2, 299)
-    with Store.open(str(store_path)) as store:
-        failing = table(level="line", key="f", label="ada/solve", owner="ada", failures=failures)
-        store.fits.replace([row_of(failing)])
-    text = Tags(ask("/mine", "ada", own("ada")).text).text
-    words = "The last 5 runs failed after 3 s (exit 2); the last output was in slurm-299.out."
-    assert text.index("My jobs") < text.index(words) < text.index("What to ask for")
-    assert "failed after" not in Tags(ask("/mine", "bob", own("bob")).text).text
-
-
-def test_users_see_what_of_their_own_node_hours_bought_nothing(ask, store_path, monkeypatch):
-    joined(store_path, user="ada", state=JobState.NODE_FAIL, elapsed_s=3600.0)
-    text = Tags(ask("/mine", "ada", own("ada")).text).text
-    said = "Last 30 days: 100 % of your 4.0 node-hours bought nothing; no record says that any"
-    assert said in " ".join(text.split())
-    assert "bought nothing" not in ask("/mine", "bob", own("bob")).text
-    monkeypatch.setattr("slurm_plugin.web.data._WASTE_RUNS", 0)
-    assert "bought nothing" not in ask("/mine", "ada", own("ada")).text
 
 
 def test_a_job_is_found_by_its_id_and_what_is_named_leads_on(ask, store_path):
@@ -573,21 +351,6 @@ def test_no_page_needs_more_than_its_own_files(ask):
     assert re.findall(r"animation|transition|@keyframes", got.text) == []
     assert ask("/icon.svg").headers["content-type"] == "image/svg+xml"
     assert style.startswith("/style-")
-
-
-def test_an_application_speaks_the_unit_of_its_curve():
-    use = ResourceUse(Unit.GPUS, 0.6, 0.5, 0.7, runs=12, predictions=9, inside=8)
-    shown = dict(
-        facts(replace(table(), unit=Unit.CPUS, mem_node_bytes=2**30, uses=(use,)), None, Energy())
-    )
-    assert shown["Largest memory observed of a job"] == "1.0 GiB"
-    assert shown["Use of GPUs"] == (
-        "at most 60 % of their GPUs (nine in ten use 50 % to 70 %; 8 of 9 runs were inside the "
-        "range of those before them)"
-    )
-    assert "Largest memory observed on a node" in dict(
-        facts(replace(table(), mem_node_bytes=1), None, Energy())
-    )
 
 
 @pytest.mark.parametrize("address", ADDRESSES)

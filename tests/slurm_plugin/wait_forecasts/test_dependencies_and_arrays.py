@@ -1,0 +1,144 @@
+"""Starts of jobs behind others, and of tasks of arrays."""
+
+from dataclasses import replace
+
+import pytest
+
+from slurm_plugin.slurm.cluster_state import RawPartition, RawState
+from tests.slurm_plugin.made import stored, table
+from tests.slurm_plugin.wait_forecasts.outlooks_of_queues import (
+    attached,
+    full,
+    outlooks,
+    queued,
+    visible,
+)
+from tests.slurm_plugin.wait_forecasts.test_simulated_queue import NOW, node, pending, running
+
+BEHIND = {"reason": "Dependency", "tres": {"cpu": 8.0}, "user": "alice", "name": "next"}
+
+
+def test_a_chain_of_jobs_starts_as_those_before_end():
+    """By what they are known to take, not by their limits."""
+    learned = table(lambda _: 1_050.0, spread=1.01)
+    known = {"user": "alice", "name": "solve", "limit_s": 100_000.0, "tres": {"cpu": 8.0}}
+    first = running(1, "n0", end_s=NOW + 100_000, **known)
+    second = pending(2, dependency="afterok:1(unfulfilled)", **BEHIND | known)
+    third = pending(3, dependency="afterok:2(unfulfilled),afterany:1(unfulfilled)", **BEHIND)
+    made = outlooks(stored(learned))
+    attached(made, visible(first, second, third))
+    rows = queued(made, [], user=None, own="alice")
+    assert [row.start_s - NOW for row in rows] == pytest.approx([1_000, 2_050], rel=0.1)
+    assert [row.condition for row in rows] == ["if job 1 ends well", "if job 2 ends well"]
+
+
+def test_a_job_that_needs_only_the_start_of_another_waits_for_that():
+    first = pending(9, tres={"cpu": 32.0}, nodes=4)
+    state = full()
+    made = outlooks()
+    behind = pending(10, dependency="after:9(unfulfilled)", **BEHIND | {"user": "ann"})
+    attached(made, replace(state, jobs=[*state.jobs, first, behind]))
+    nine, ten = queued(made, [9, 10], user=None, own="")
+    assert ten.start_s - nine.start_s == pytest.approx(60, rel=0.5)  # all nodes for its limit
+    assert ten.condition == ""
+
+
+@pytest.mark.parametrize("kind", ["singleton(unfulfilled)", "afterany:20_*(unfulfilled)"])
+def test_all_tasks_and_all_jobs_of_a_name_are_waited_for(kind):
+    ones = [
+        running(21 + n, f"n{n}", end_s=NOW + 10_000 * (1 + n), array_id=20, tasks=f"{n}",
+                user="alice", name="next")
+        for n in range(3)
+    ]  # fmt: skip
+    made = outlooks()
+    attached(made, visible(*ones, pending(30, dependency=kind, **BEHIND)))
+    (row,) = queued(made, [], user=None, own="alice")
+    assert row.start_s - NOW == pytest.approx(30_000, rel=0.1)
+
+
+def test_a_job_behind_one_of_another_partition_starts_when_that_ends():
+    nodes = [node(0), node(1, "other")]
+    parts = [RawPartition(name="batch", default=True), RawPartition(name="other")]
+    first = running(1, "n1", partitions=("other",), end_s=NOW + 5_000)
+    behind = pending(2, dependency="afterany:1(unfulfilled)", **BEHIND)
+    made = outlooks()
+    attached(made, RawState(nodes=nodes, jobs=[first, behind], partitions=parts))
+    (row,) = queued(made, [], user=None, own="alice")
+    assert row.start_s - NOW == pytest.approx(5_000, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "dependency",
+    [
+        "", "afternotok:1(unfulfilled)", "afterok:1(failed)", "afterok:77(unfulfilled)",
+        "afterany:1(unfulfilled)?afterany:2(unfulfilled)", "afterok:8(unfulfilled)",
+        "afterburstbuffer:1(unfulfilled)", "after:1+10(unfulfilled)", "afterok:9(unfulfilled)",
+        "aftercorr:1(unfulfilled)", "\x00(unfulfilled),afterok:(unfulfilled)",
+    ],
+)  # fmt: skip
+def test_no_start_is_said_where_others_may_never_end_so(dependency):
+    """Neither behind a failure, one that is not shown, a held one, nor one behind that."""
+    ran = running(1, "n0", end_s=NOW + 500)
+    held = pending(8, reason="JobHeldUser", user="alice")
+    after_held = pending(9, dependency="afterok:8(unfulfilled)", **BEHIND)
+    made = outlooks()
+    attached(made, visible(ran, held, after_held, pending(10, dependency=dependency, **BEHIND)))
+    rows = queued(made, [], user=None, own="alice")
+    assert [(row.job_id, row.start_s, row.condition) for row in rows] == [
+        (8, None, ""), (9, None, ""), (10, None, ""),
+    ]  # fmt: skip
+
+
+def array(job_id, tasks, **fields):
+    return pending(job_id, array_id=job_id, tasks=tasks, submit_s=NOW - 5, **fields)
+
+
+def test_of_an_array_the_start_of_each_task_is_listed():
+    made = outlooks()
+    tasks = array(9, "3-7,12", jobs=6, nodes=4, tres={"cpu": 32.0}, user="ann")
+    alone = pending(8, submit_s=NOW - 9, user="ann")
+    attached(made, replace(full(), jobs=[*full().jobs, alone, tasks]))
+    one, every = queued(made, [], user=None, own="ann")
+    assert (one.job_id, one.task, one.last_s) == (8, None, None)
+    assert (every.job_id, every.tasks, every.task) == (9, 6, None)
+    asked = queued(made, [9] * 6, [3, 4, 5, 6, 7, 12], user=None, own="ann")
+    assert [(row.array_id, row.task, row.tasks) for row in asked] == [
+        (9, n, 1) for n in (3, 4, 5, 6, 7, 12)
+    ]
+    # Each takes all nodes, so that they start one after the other.
+    starts = [row.start_s for row in asked]
+    assert starts == sorted(set(starts))
+    assert (starts[0], starts[-1]) == (every.start_s, every.last_s)
+    # A task that started, or never was, and a task of a job that is no array.
+    assert queued(made, [9, 9, 8], [2, 13, 0], user=None, own="ann") == []
+    assert queued(made, [9], [4], user="bob", own="bob") == []
+
+
+def test_a_task_with_a_record_of_its_own_is_detected_by_its_array():
+    made = outlooks()
+    requeued = pending(11, array_id=9, tasks="2")
+    attached(made, replace(full(), jobs=[*full().jobs, array(9, "3-7", jobs=5), requeued]))
+    (row,) = queued(made, [9], [2], user=None, own="")
+    assert (row.job_id, row.array_id, row.task) == (11, 9, 2)
+    assert [one.job_id for one in queued(made, [9], user=None, own="")] == [9, 11]
+    assert [one.job_id for one in queued(made, [11], user=None, own="")] == [11]
+
+
+def test_of_an_array_the_first_start_is_recorded_once():
+    made = outlooks()
+    attached(made, full())
+    new = pending(9, array_id=9, tasks="1-4", jobs=4, submit_s=NOW + 5)
+    attached(made, replace(full(), jobs=[*full().jobs, new]), NOW + 10)
+    assert len(made.corrections.record) == 0
+
+    def started(task, job_id, at_s):
+        return running(
+            job_id, f"n{task}", array_id=9, tasks=str(task), submit_s=NOW + 5, start_s=at_s
+        )
+
+    left = pending(9, array_id=9, tasks="2-4", jobs=3, submit_s=NOW + 5)
+    attached(made, visible(started(1, 10, NOW + 65), left), NOW + 70)
+    assert [one.actual_s for one in made.corrections.record.errors] == [60.0]
+    rest = [started(1, 10, NOW + 65), started(2, 11, NOW + 80), started(3, 9, NOW + 90)]
+    attached(made, visible(*rest), NOW + 100)
+    assert [one.actual_s for one in made.corrections.record.errors] == [60.0]
