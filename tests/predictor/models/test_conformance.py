@@ -2,7 +2,9 @@
 
 import math
 import random
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,6 +58,15 @@ def test_the_models_are_registered():
     made = {type(base.create(name)) for name in shipped}
     forms = {parametric.Amdahl, parametric.AmdahlLog, parametric.Usl}
     assert made == {adept.Adept, averaged.Averaged, TwoSizes} | forms
+
+
+def test_the_contract_of_models_that_do_not_import_each_other_names_all():
+    project = tomllib.loads((Path(base.__file__).parents[2] / "pyproject.toml").read_text())
+    contracts = project["tool"]["importlinter"]["contracts"]
+    (independent,) = (one for one in contracts if one["type"] == "independence")
+    modules = [model.__module__.split(".") for model in base.MODELS.values()]
+    shipped = {".".join(parts[:3]) for parts in modules if parts[0] == "predictor"}
+    assert shipped == set(independent["modules"])
 
 
 @every_model

@@ -8,6 +8,7 @@ import pytest
 from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes import local
 from sacct_ingest.probes.local import Activity, Hybrid, from_load, from_times, observe, spin
+from sacct_ingest.probes.probe_settings import ProbeSettings, cost
 from tests.conftest import unavailable
 
 MIB = 1 << 20
@@ -46,6 +47,17 @@ def test_a_bounded_file_is_written_read_and_removed(tmp_path, monkeypatch):
     assert read_per_s > 0
     assert 0 < latency_s < 60
     assert [path.name for path in tmp_path.iterdir()] == ["direct"]
+
+
+@pytest.mark.parametrize("with_disk", [False, True])
+def test_the_cost_counts_each_measurement_of_a_host(tmp_path, monkeypatch, with_disk):
+    activity = Activity(cpus=1, load=0.0, running=0.0, user=0.0, system=0.0, idle=1.0)
+    monkeypatch.setattr(local, "observe", lambda: activity)
+    monkeypatch.setattr(local, "spin", lambda seconds: 1.0)
+    monkeypatch.setattr(local, "measure_disk", lambda *_, **__: (1.0, 1.0, 1.0))
+    settings = ProbeSettings(period_s=3600.0, disk_folder=tmp_path if with_disk else None)
+    probes = local.LocalProbes("here", settings).measure()
+    assert cost(settings, 1).probes_per_hour == len(probes)
 
 
 def test_a_folder_that_is_not_there(tmp_path):

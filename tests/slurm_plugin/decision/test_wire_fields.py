@@ -4,6 +4,7 @@ It is read where a job comes in: behind that there is its `Request`.
 """
 
 import ast
+import re
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from slurm_plugin.decision import service as service_module
 from slurm_plugin.decision.submitted_job import submitted
+from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.request_messages import AllocationRequest, Job
 from tests.slurm_plugin.decision.requests_of_all_shapes import SITES, requests, service
 from tests.slurm_plugin.made import NOW
@@ -107,6 +109,19 @@ def test_a_request_holds_no_more_of_a_job_than_it_says():
     """A job is an allocation request, too, and would pass for one with all of its other fields."""
     job = next(requests(0))
     assert type(submitted(job)["resources"]) is AllocationRequest
+
+
+#: Fields of a job that nimo-advise alone fills.
+NOT_OF_HOOKS = {"cpus_per_tres", "inputs_changed_s"}
+
+
+def test_hooks_send_each_field_of_a_job_and_write_each_of_a_change():
+    """A field that their tables of fields lack is never asked about, or never set."""
+    folder = Path(service_module.__file__).parents[1] / "lua"
+    lines = [line for path in folder.glob("*.lua") for line in path.read_text().splitlines()]
+    words = {word for line in lines for word in re.findall(r"\w+", line.partition("--")[0])}
+    assert {*Job.__struct_fields__} - words == NOT_OF_HOOKS
+    assert {*Change.__struct_fields__} <= words
 
 
 def test_no_field_is_left_out():

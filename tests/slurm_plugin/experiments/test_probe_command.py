@@ -1,8 +1,10 @@
 import json
+import re
 import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +58,13 @@ def sensor():
 def nimo(capsys, *arguments):
     assert main(["probe", *arguments]) == 0
     return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("resource", Resource)
+def test_every_resource_is_printed_with_its_unit_and_explained_on_the_page(resource):
+    assert re.fullmatch(r"\S+ .+", probe.amount(resource, 1.0))
+    page = (Path(__file__).parents[3] / "docs" / "probes.md").read_text()
+    assert f"\n| `{resource.value}` | " in page
 
 
 def test_the_cost_is_reported_before_anything_is_measured(store, capsys):
