@@ -28,6 +28,33 @@ BUNDLES = {
 }
 
 
+#: Where a text names a release of NIMO: its files, its tag, its section of the changelog.
+RELEASE = re.compile(
+    r"(?:nimo[-_]slurm[-_@]|checkout v|[Aa] tag `?v|^version: )(\d+\.\d+\.\d+)", re.MULTILINE
+)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "CITATION.cff",
+        "CONTRIBUTING.md",
+        ".github/workflows/release.yml",
+        "docs/sites.md",
+        "docs/verify.md",
+        "packages/ansible/README.md",
+    ],
+)
+def test_texts_that_name_a_release_name_this_one(page):
+    assert {*RELEASE.findall((stage.PROJECT / page).read_text())} == {VERSION}
+
+
+def test_the_newest_release_of_the_changelog_is_this_one():
+    changelog = (stage.PROJECT / "CHANGELOG.md").read_text()
+    first, *_ = re.findall(r"^## \[(\d+\.\d+\.\d+)\]", changelog, re.MULTILINE)
+    assert first == VERSION
+
+
 def least(requirement):
     (only,) = requirement.specifier
     assert only.operator == ">="

@@ -6,14 +6,14 @@ from spack.package import *
 class PyNimoSlurm(PythonPackage):
     """Predicts run times of Slurm jobs from history, and recommends node counts.
 
-    Built from a checkout: spack dev-build py-nimo-slurm@0.2.0
+    Built from a checkout: spack dev-build py-nimo-slurm@0.3.0
     """
 
     homepage = "https://slurm.schedmd.com/job_submit_plugins.html"
     has_code = False
     license("MIT")
 
-    version("0.2.0")
+    version("0.3.0")
 
     variant("postgresql", default=False, description="Keep the store in PostgreSQL")
     variant("mariadb", default=False, description="Keep the store in MariaDB")
