@@ -16,7 +16,7 @@ from predictor.types import Prediction
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.runs.layout import Each, Unit
 from slurm_plugin.config.settings import Energy
-from slurm_plugin.text.formatting import count
+from slurm_plugin.text.formatting import count, interval
 
 _KWH_J, _HOUR_S, _DAY_S = 3.6e6, 3600.0, 86_400.0
 #: A series is looked at this often in a run, and at most so many times.
@@ -129,7 +129,7 @@ def source_text(energy: Energy, table: PredictionTable) -> str:
         return f"kWh by nameplate: {watts} W a node{pue}" if energy.node_watts else ""
     record = f", {power.inside} of {power.predictions} inside" if power.predictions else ""
     runs = count(power.runs, "run")
-    between = f"{power.low:.0f} to {power.high:.0f}"
+    between = interval(power.low, power.high, "{:.0f}".format)
     return f"kWh as measured: {power.watts:.0f} W a node ({between}; {runs}{record}){pue}"
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import isfinite
 
 from predictor.forecasts.forecasters import Criterion, SeriesForecast, forecast_series
@@ -10,6 +11,7 @@ from slurm_plugin.cli.command_context import load_config, print_table
 from slurm_plugin.experiments.probe_command import amount
 from slurm_plugin.store_access import open_store
 from slurm_plugin.text import table_columns as cols
+from slurm_plugin.text.formatting import interval
 from slurm_plugin.text.streams import json_text
 
 
@@ -75,7 +77,7 @@ def series_table(forecasts: Sequence[SeriesForecast]) -> cols.Table:
 def _interval(one: SeriesForecast) -> str:
     if not isfinite(one.high) or one.measured <= 1:
         return "too few values"
-    return f"{amount(one.resource, one.low)} to {amount(one.resource, one.high)}"
+    return interval(one.low, one.high, partial(amount, one.resource))
 
 
 def _finite(value: float) -> float | None:

@@ -169,7 +169,7 @@ def places_table(advice: Advice, *, now_s: float) -> cols.Table:
 
     def between(row: PartitionRow) -> str:
         low_s, high_s = interval_s(row)
-        return cols.between(low_s, high_s, fmt.short_clock)
+        return fmt.interval(low_s, high_s, fmt.short_clock)
 
     def there(name: str, worth: int) -> int:
         given = any(getattr(row, name) not in (None, "") for row in advice.partitions)
@@ -285,7 +285,7 @@ def _columns(advice: Advice, now_s: float) -> list[cols.Column]:
 
     def ending(row: Row) -> str:
         low_s, high_s = (end and now_s + end for end in (row.end_low_s, row.end_high_s))
-        return cols.between(low_s, high_s, fmt.short_clock)
+        return fmt.interval(low_s, high_s, fmt.short_clock)
 
     def if_any(worth: int, *, there: bool) -> int:
         return worth if there else cols.ON_REQUEST
@@ -295,7 +295,7 @@ def _columns(advice: Advice, now_s: float) -> list[cols.Column]:
         return cols.Column(name, title, as_text=write, worth=if_any(4, there=there))
 
     def energy(row: Row) -> str:
-        return cols.between(row.kwh_low, row.kwh_high, fmt.hours)
+        return fmt.interval(row.kwh_low, row.kwh_high, fmt.hours)
 
     derived = partial(cols.Column, derived=True)
     waits, spread, chances = (
@@ -432,7 +432,7 @@ def _expected(advice: Advice, now_s: float) -> str:
     if row is None or row.end_low_s is None or row.end_high_s is None:
         return ""
     waits = duration_range(row.wait_low_s or 0.0, row.wait_high_s or 0.0)
-    ends = cols.between(now_s + row.end_low_s, now_s + row.end_high_s, fmt.short_clock)
+    ends = fmt.interval(now_s + row.end_low_s, now_s + row.end_high_s, fmt.short_clock)
     return f"90 % interval: wait {waits}, end {ends}."
 
 

@@ -181,7 +181,7 @@ def histogram(
     limit = f"; orange line: time limit, {duration_text(limit_s)}" if limit_s else ""
     interval = duration_range(low_s, high_s)
     said = (
-        f"{len(times)} runs took {duration_text(min(times))} to {duration_text(max(times))}; "
+        f"{len(times)} runs took {duration_range(min(times), max(times))}; "
         f"the interval is {interval}{limit}."
     )
     legend = (

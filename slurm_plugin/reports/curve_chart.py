@@ -229,6 +229,10 @@ def _in_words(picture: pictures.Picture) -> str:
     text = f"Observed run times: {points}."
     if picture.nodes:
         few, many = picture.nodes[0], picture.nodes[-1]
+        if few == many:
+            where = picture.unit.counted(few)
+            text += f" Predicted: {duration_text(picture.median_s[0])} on {where}."
+    if len(picture.nodes) > 1:
         text += (
             f" Predicted from {duration_text(picture.median_s[0])} on {few} to "
             f"{duration_text(picture.median_s[-1])} on {many} {unit}."

@@ -119,8 +119,8 @@ def _sizes(prediction: PredictionTable, *, verbose: bool) -> list[str]:
     lines = [f"run times for {', '.join(shown)}"] if shown else []
     if verbose:
         lines += [
-            f"run time goes by {_size_of(prediction, place)} (runs had {_number(one.low)} to "
-            f"{_number(one.high)})"
+            f"run time goes by {_size_of(prediction, place)} (runs had "
+            f"{fmt.interval(one.low, one.high, _number)})"
             for place, one in enumerate(prediction.sizes)
         ]
     return lines
@@ -191,8 +191,9 @@ def memory_lines(prediction: PredictionTable) -> list[str]:
 def use_text(use: ResourceUse) -> str:
     """Say which share of its CPUs or GPUs an application uses, with the record of that."""
     most = "at most " if use.unit is Unit.GPUS else ""
-    low, high = fmt.percent(use.low), fmt.percent(use.high)
-    between = f"nine in ten use {low} to {high}" if low != high else ""
+    between = ""
+    if fmt.ends_differ(use.low, use.high, fmt.percent):
+        between = f"nine in ten use {fmt.interval(use.low, use.high, fmt.percent)}"
     record = f"{use.inside} of {use.predictions} runs were inside the range of those before them"
     details = "; ".join(filter(None, (between, record if use.predictions else "")))
     shown = f" ({details})" if details else ""

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sacct_ingest.text.durations import duration_text
-from slurm_plugin.text.formatting import clock, count, hours, percent, printable
+from slurm_plugin.text.formatting import (
+    clock,
+    count,
+    ends_differ,
+    hours,
+    percent,
+    printable,
+    with_interval,
+)
 
 if TYPE_CHECKING:  # the first line is printed before the rest is loaded
     from slurm_plugin.evaluation.effects import Effect, EffectEstimate, Gain, Promises
@@ -60,7 +68,9 @@ def title_of(report: Head | OutcomeReport) -> str:
     if not report.decisions:
         return "No decision is recorded for this selection; nimod records one at each submission."
     decisions = count(report.decisions, "decision")
-    span = f"from {clock(report.first_s)} to {clock(report.last_s)}"
+    span = f"of {clock(report.first_s)}"
+    if ends_differ(report.first_s, report.last_s, clock):
+        span = f"from {clock(report.first_s)} to {clock(report.last_s)}"
     return f"{decisions} {span}, {report.finished} with an outcome"
 
 
@@ -182,7 +192,7 @@ def _signed(
         return f"{amount(value)}{tail} (not sure: {ends})", "not sure yet"
     near, far = sorted((abs(low), abs(high)))
     return (
-        f"{amount(value)}{tail} ({amount(near)} to {amount(far)})",
+        with_interval(f"{amount(value)}{tail}", near, far, amount),
         "it helps" if value >= 0 else "it costs time",
     )
 

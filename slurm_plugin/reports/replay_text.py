@@ -14,7 +14,7 @@ from slurm_plugin.reports import chart
 from slurm_plugin.reports.chart_marks import Chart
 from slurm_plugin.reports.headline import proven_lines
 from slurm_plugin.text import table_columns as cols
-from slurm_plugin.text.formatting import beside, count, percent, wrapped
+from slurm_plugin.text.formatting import beside, count, interval, percent, wrapped
 from slurm_plugin.text.streams import Heading
 
 #: More rigid jobs than this, beyond those of chance, that take twice as long are worth a sentence.
@@ -145,7 +145,7 @@ def _spared(report: ReplayReport, results: Sequence[Result]) -> str:
     worst = max(other, key=lambda one: one.rigid.much_worse)
     least = min(one.everybody.response_ratio for one in other)
     most = max(one.everybody.response_ratio for one in other)
-    means = f"{least:.2f}" if round(least, 2) == round(most, 2) else f"{least:.2f} to {most:.2f}"
+    means = interval(least, most, "{:.2f}".format)
     return (
         f"Sparing each waiting job it would be {percent(worst.rigid.much_worse, 1)} of them at "
         f"most, and the mean response {means} times its present value."
@@ -231,7 +231,7 @@ def setting_columns(suggested: Result | None = None) -> list[cols.Column]:
         """Columns of the value under the policy, and of both, sorted by that."""
 
         def both(r: Result) -> str:
-            return cols.between(*get(r), as_text)
+            return interval(*get(r), as_text)
 
         def after(r: Result) -> float:
             return get(r)[1]
@@ -306,16 +306,17 @@ def _group_rows(report: ReplayReport) -> Iterator[tuple[str, str, str]]:
         before, after = comparison.slowdown
         text = (
             f"mean response {comparison.response_ratio:.2f} times that of the requests, slowdown "
-            f"{before:.1f} to {after:.1f}; {_worse(comparison)}"
+            f"{interval(before, after, '{:.1f}'.format)}; {_worse(comparison)}"
         )
         yield name, str(jobs), text
     # What chance alone does to the rigid jobs, and how often the guard held.
     if chosen.by_chance and chosen.moldable_jobs < chosen.jobs:
         slowdowns = [one.slowdown[1] for one in chosen.by_chance]
         worse = max(one.much_worse for one in chosen.by_chance)
+        between = interval(min(slowdowns), max(slowdowns), "{:.1f}".format)
         text = (
-            f"as asked, with every tenth job two per cent longer: slowdown {min(slowdowns):.1f} to "
-            f"{max(slowdowns):.1f}, up to {percent(worse, 1)} take more than twice as long"
+            f"as asked, with every tenth job two per cent longer: slowdown {between}, "
+            f"up to {percent(worse, 1)} take more than twice as long"
         )
         yield "rigid jobs, by chance", "", text
     if chosen.moved:

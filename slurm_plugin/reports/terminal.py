@@ -14,7 +14,15 @@ from slurm_plugin.protocol.status_messages import SHARE
 from slurm_plugin.reports.curve_text import next_run, record_line, standing_line
 from slurm_plugin.reports.headline import headline, tries_text
 from slurm_plugin.reports.sheets import decision_of, find, sheets_of
-from slurm_plugin.text.formatting import beside, count, hours, percent, printable, wrapped
+from slurm_plugin.text.formatting import (
+    beside,
+    count,
+    ends_differ,
+    hours,
+    percent,
+    printable,
+    wrapped,
+)
 from slurm_plugin.text.streams import Heading
 from slurm_plugin.text.table_columns import WIDTH
 
@@ -257,7 +265,10 @@ def _effect(effect: Effect, which: str, other: str) -> str:
 
 
 def _estimate(one: EffectEstimate, text: Callable[[float], str] = hours) -> str:
-    return f"{text(one.value)}, from {text(one.low)} to {text(one.high)}"
+    value = text(one.value)
+    if not ends_differ(one.low, one.high, text):
+        return value
+    return f"{value}, from {text(one.low)} to {text(one.high)}"
 
 
 def _span(hours_: float) -> str:

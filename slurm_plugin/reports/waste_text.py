@@ -14,8 +14,8 @@ from slurm_plugin.evaluation.waste_report import (
     LimitWaits,
     WasteReport,
 )
-from slurm_plugin.text.formatting import clock, count, percent
-from slurm_plugin.text.table_columns import FINE_SHARE, SHARE, Column, Table, between, text_column
+from slurm_plugin.text.formatting import clock, count, interval, percent
+from slurm_plugin.text.table_columns import FINE_SHARE, SHARE, Column, Table, text_column
 
 
 class CauseWords(NamedTuple):
@@ -99,8 +99,11 @@ def title_of(report: WasteReport) -> str:
     line = f"{percent(share)} of {hours} bought nothing"
     if rounded(report.back) == "0" and rounded(report.back_high) == "0":
         return f"{line}; no record says that any could come back."
-    ends = f"{rounded(report.back_low)} to {rounded(report.back_high)}"
-    return f"{line}: {rounded(report.back)} could come back, {ends}."
+    back = rounded(report.back)
+    ends = interval(report.back_low, report.back_high, rounded)
+    if ends == back:
+        return f"{line}: {back} could come back."
+    return f"{line}: {back} could come back, {ends}."
 
 
 def text(report: WasteReport) -> list[str]:
@@ -156,7 +159,7 @@ def period(report: WasteReport) -> str:
         return ""
     users = "" if report.own or report.users < 2 else f" of {report.users} users"
     length_s = report.end_s - report.begin_s
-    ends = f"{clock(report.begin_s)[:10]} to {clock(report.end_s)[:10]}"
+    ends = interval(report.begin_s, report.end_s, lambda moment_s: clock(moment_s)[:10])
     jobs = f"{count(report.starts, 'start')} of jobs{users}"
     return f"{jobs}, {ends} ({duration_text(length_s)}); intervals hold 9 in 10"
 
@@ -167,7 +170,7 @@ def _interval() -> Column:
         "9 in 10",
         lambda row: None if row.back_high <= 0 else row,
         show=lambda row: (
-            "-" if rounded(row.back_high) == "0" else between(row.back_low, row.back_high, rounded)
+            "-" if rounded(row.back_high) == "0" else interval(row.back_low, row.back_high, rounded)
         ),
         order=lambda row: row.back_high,
         derived=True,

@@ -1,7 +1,7 @@
 """Plain text for terminals and logs: moments, shares, tables.  Imports nothing heavy."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timedelta, timezone
@@ -82,15 +82,43 @@ def short_clock(epoch_s: float | None) -> str:
     return _local(epoch_s).strftime("%m-%d %H:%M")
 
 
-def ends_differ(low_s: float | None, high_s: float | None) -> bool:
-    """Whether an interval of moments is known, and its ends read differently.
+def ends_differ(
+    low: float | None, high: float | None, as_text: Callable[[float], str] = short_clock
+) -> bool:
+    """Whether an interval is known, and its ends read differently.
 
     >>> ends_differ(60.0, 61.0), ends_differ(60.0, 180.0), ends_differ(60.0, None)
     (False, True, False)
     """
-    if low_s is None or high_s is None:
+    if low is None or high is None:
         return False
-    return short_clock(low_s) != short_clock(high_s)
+    return as_text(low) != as_text(high)
+
+
+def interval(low: float | None, high: float | None, as_text: Callable[[float], str]) -> str:
+    """Write an interval; one text where both ends read the same, ``-`` where there is none.
+
+    >>> interval(60, 240, "{:.0f} s".format), interval(60.1, 60.2, "{:.0f} s".format)
+    ('60 s to 240 s', '60 s')
+    """
+    if low is None or high is None:
+        return "-"
+    if not ends_differ(low, high, as_text):
+        return as_text(low)
+    return f"{as_text(low)} to {as_text(high)}"
+
+
+def with_interval(
+    text: str, low: float | None, high: float | None, as_text: Callable[[float], str]
+) -> str:
+    """Put an interval in brackets behind a value; nothing where its ends read the same.
+
+    >>> with_interval("2 h", 1, 3, "{:.0f} h".format), with_interval("2 h", 2, 2, "{} h".format)
+    ('2 h (1 h to 3 h)', '2 h')
+    """
+    if not ends_differ(low, high, as_text):
+        return text
+    return f"{text} ({interval(low, high, as_text)})"
 
 
 def clock_between(

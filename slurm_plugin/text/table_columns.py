@@ -126,15 +126,6 @@ def or_dash(name: str) -> str:
     return name or "-"
 
 
-def between(low: float | None, high: float | None, as_text: Callable[[float], str]) -> str:
-    """Write an interval; ``-`` where there is none.
-
-    >>> between(60, 240, "{:.0f} s".format)
-    '60 s to 240 s'
-    """
-    return "-" if low is None or high is None else f"{as_text(low)} to {as_text(high)}"
-
-
 class TableOptions(NamedTuple):
     """What ``-o``, ``--sort`` and ``--noheader`` ask for; lists as they were typed."""
 

@@ -13,7 +13,7 @@ from slurm_plugin.reports.chart_marks import Chart
 from slurm_plugin.reports.headline import headline, saved_hours, saved_node_hours, title_of
 from slurm_plugin.reports.page import Figure
 from slurm_plugin.reports.time_charts import Moment, series
-from slurm_plugin.text.formatting import clock, count, hours, percent
+from slurm_plugin.text.formatting import clock, count, hours, interval, percent, with_interval
 from slurm_plugin.text.table_columns import SECONDS, SHARE, Column, Table, text_column
 from slurm_plugin.web.view import View
 
@@ -61,7 +61,7 @@ def _figures(report: OutcomeReport) -> Iterator[Figure]:
 
 
 def _ends(low: float, high: float, jobs: str) -> str:
-    return f"{_signed(low)} to {_signed(high)}, {jobs}"
+    return f"{interval(low, high, _signed)}, {jobs}"
 
 
 def _charts(weeks: Sequence[Week], confidence: float) -> Iterator[Chart]:
@@ -133,10 +133,8 @@ def _saved(week: Week, unit: Unit) -> Moment | None:
     if (one := _effect(week, unit)) is None:
         return None
     value, low, high = saved_node_hours(one)
-    text = (
-        f"{_signed(value)} {unit.word}-hours saved ({_signed(low)} to {_signed(high)}) by "
-        f"{count(one.jobs, 'changed job')}"
-    )
+    saved = with_interval(f"{_signed(value)} {unit.word}-hours saved", low, high, _signed)
+    text = f"{saved} by {count(one.jobs, 'changed job')}"
     return Moment("", value, text, low, high)
 
 
@@ -145,10 +143,8 @@ def _sooner(week: Week, unit: Unit) -> Moment | None:
         return None
     (value, low, high), waited = saved_hours(one)
     what = "of waiting and running" if waited else "of running"
-    text = (
-        f"{_signed(value)} hours {what} saved ({_signed(low)} to {_signed(high)}) by "
-        f"{count(one.jobs, 'changed job')}"
-    )
+    saved = with_interval(f"{_signed(value)} hours {what} saved", low, high, _signed)
+    text = f"{saved} by {count(one.jobs, 'changed job')}"
     return Moment("", value, text, low, high)
 
 

@@ -26,7 +26,7 @@ from slurm_plugin.evaluation import feedback
 from slurm_plugin.reports.curve_text import standing_line
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.store_access import open_store
-from slurm_plugin.text.formatting import clock, count
+from slurm_plugin.text.formatting import clock, count, interval
 
 if TYPE_CHECKING:  # the database is heavy, and --help needs none
     from sacct_ingest.store import Store
@@ -105,7 +105,7 @@ def _once(args: argparse.Namespace, config: Config) -> int:
 
 def describe(done: IngestSummary) -> str:
     """Describe an ingest."""
-    span = f", {clock(done.begin_s)} to {clock(done.end_s)}" if done.begin_s is not None else ""
+    span = f", {interval(done.begin_s, done.end_s, clock)}" if done.begin_s is not None else ""
     runs = f"{done.new} new, {done.changed} changed, {done.same} stored before"
     parts = [f"{done.source.rstrip(':')}{span}: {count(done.read, 'row')} read", f"runs: {runs}"]
     if done.unfinished:

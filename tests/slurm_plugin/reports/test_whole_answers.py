@@ -6,6 +6,8 @@ from itertools import product
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from predictor.types import Verdict
 from sacct_ingest.text.durations import duration_text
@@ -13,9 +15,9 @@ from slurm_plugin.decision.advice import advice_of
 from slurm_plugin.decision.request import Request
 from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.submitted_job import submitted
-from slurm_plugin.protocol.advice_messages import Advice, Row
+from slurm_plugin.protocol.advice_messages import Advice, PartitionRow, Row
 from slurm_plugin.reports.advice_answer import lines_to_paste
-from slurm_plugin.reports.advice_text import render
+from slurm_plugin.reports.advice_text import places_table, render, scripts_table
 from slurm_plugin.slurm.node_pool import profile
 from tests.slurm_plugin.made import NOW, amdahl, history, job, partition, rules, table
 
@@ -55,6 +57,8 @@ TROUBLES = {
     },
 }
 MOST_SENTENCES, MOST_WORDS = 2, 70
+#: An interval whose two ends read the same: ``12:30 to 12:30``.
+SAME_ENDS = r"(?<![\w.:-])(\d[\d.:-]*(?: \d\d:\d\d| \w+| %)?) (?:to|and) \1(?![\w.:])"
 SITUATIONS = list(product(TABLES, QUEUES, REQUESTS, TROUBLES))
 
 
@@ -99,6 +103,7 @@ def test_every_answer_begins_with_one_line_and_is_short(situation):
     assert not re.search(r"(?<![/\w-])[a-z]+_[a-z_]+\b", text), text
     assert not re.search(r"\b\d+ h \d+ (min|s)\b|\b\d+ min \d+ s\b", text), text
     assert not re.search(r"\bNone\b|\bnan\b|\binf\b", text), text
+    assert not re.search(SAME_ENDS, text), text
     rows = [line for line in lines if re.match(r"^[◆ ] +\d+ ", line)]
     assert len(rows) <= 5, text
     assert all(len(line) <= WIDTH for line in lines if not line.startswith("#SBATCH")), text
@@ -116,6 +121,23 @@ def test_all_that_matters_is_said_the_failures_first(situation):
     assert places == sorted(places)
     if lines_to_paste(advice):
         assert places[0] > text.index("#SBATCH")
+
+
+@given(st.floats(0.0, 1e6), st.floats(0.0, 300.0))
+def test_no_column_prints_an_interval_of_one_moment(low_s, width_s):
+    high_s = low_s + width_s
+    ends = {"end_low_s": low_s, "end_high_s": high_s, "wait_low_s": low_s, "wait_high_s": high_s,
+            "kwh_low": low_s, "kwh_high": high_s}  # fmt: skip
+    advice = advised("a curve", "a full one", "a range", "none")
+    rows = [replace(row, wait_s=low_s, **ends) for row in advice.rows]
+    place = PartitionRow(
+        partition="main", nodes=4, time_s=60.0, wait_s=low_s, end_low_s=low_s,
+        end_high_s=high_s, own=True, recommended=True,
+    )  # fmt: skip
+    advice = replace(advice, rows=rows, partitions=[place])
+    for shown in (scripts_table(advice, now_s=NOW), places_table(advice, now_s=NOW)):
+        text = "\n".join("; ".join(cells) for cells in shown.cells())
+        assert not re.search(SAME_ENDS, text), text
 
 
 def test_a_guess_is_one_sentence_without_lines_to_paste():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.protocol.request_messages import decode_ask
 from slurm_plugin.text import formatting
 from slurm_plugin.text.table_columns import ON_REQUEST, Column, NoColumn, Table, TableOptions
@@ -117,6 +118,28 @@ def test_a_moment_whose_interval_reads_the_same_stands_alone():
     alone = formatting.clock_between(moment_s, moment_s, moment_s + 2, moment_s + 9)
     assert alone == formatting.short_clock(moment_s).split()[1]
     assert "(" in formatting.clock_between(moment_s, moment_s, moment_s, moment_s + 120)
+
+
+WRITERS = [
+    formatting.short_clock,
+    formatting.clock,
+    formatting.hours,
+    formatting.percent,
+    duration_text,
+    "{:.2f}".format,
+]
+
+
+@given(st.floats(0, 2e9), st.floats(0, 1e5), st.sampled_from(WRITERS))
+def test_an_interval_never_has_the_same_text_at_both_ends(low, width, as_text):
+    high = low + width
+    texts = formatting.interval(low, high, as_text).split(" to ")
+    assert len(set(texts)) == len(texts)
+    assert [texts[0], texts[-1]] == [as_text(low), as_text(high)]
+    behind = formatting.with_interval("value", low, high, as_text)
+    assert (behind == "value") is (len(texts) == 1)
+    range_texts = duration_range(low, high).split(" to ")
+    assert len(set(range_texts)) == len(range_texts)
 
 
 def test_moments_are_written_in_the_local_time_of_who_reads(monkeypatch):
