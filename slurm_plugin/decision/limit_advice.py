@@ -115,11 +115,9 @@ class LimitBasis:
         table, limit = self.any_limit, slurm_time(limits.limit_s)
         texts = []
         if not self.supported(nodes):
-            about = duration_text(at(table, nodes).time_s)
             few = table.runs < _FEW
-            how = "too few to be sure" if few else "how long the longest take is not sure"
-            runs = count(table.runs, "run")
-            texts.append(f"After {runs}: about {about}, ask for {limit}; {how}.")
+            how = "too few to be sure" if few else "the longest ones may need more"
+            texts.append(f"This limit rests on {count(table.runs, 'run')}: {how}.")
         if limits.limit_s < self.own_s:
             known = floors(table, nodes, self.rules.time_limit, self.asked_s)
             binding = [bound for bound in known if bound.limit_s == limits.limit_s]

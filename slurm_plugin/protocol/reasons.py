@@ -86,7 +86,7 @@ class Reason(StrEnum):
     UNDECIDED = ("undecided", "its runs do not tell whether jobs on more nodes had larger problems")
     UNRELIABLE_CURVE = "unreliable_curve", "the prediction is not reliable enough"
     CUT_OFF = "cut_off", "so many of its runs were cut off that no run time is known"
-    OTHER_LAYOUT = "other_layout", "all its runs had other tasks, CPUs or GPUs on each node"
+    OTHER_LAYOUT = "other_layout", "none of its runs had this layout of tasks, CPUs or GPUs"
     OUT_OF_BAND = (
         "out_of_band",
         "its latest runs took far longer or shorter than predicted, or ended later than promised",

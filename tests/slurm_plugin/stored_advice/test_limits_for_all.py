@@ -30,4 +30,4 @@ def test_there_is_a_limit_from_the_first_run_on(jobs):
         assert re.fullmatch(r"#SBATCH --time=\S+", advice.time_directive.split(" --time-min")[0])
         few = table.runs < 10
         assert ("too few to be sure" in advice.time_text) is few
-        assert (f"After {table.runs} run" in advice.time_text) or not few
+        assert (f"on {table.runs} run" in advice.time_text) or not few
