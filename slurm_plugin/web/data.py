@@ -23,6 +23,7 @@ from sacct_ingest.text.durations import duration_text
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.outcomes import OutcomeReport, Pair
 from slurm_plugin.evaluation.report_data import collect
+from slurm_plugin.evaluation.stored_reports import decided_within, find_report
 from slurm_plugin.evaluation.waste_data import collect as collect_waste
 from slurm_plugin.evaluation.waste_report import WasteReport
 from slurm_plugin.protocol.status_messages import Waits
@@ -253,7 +254,7 @@ class PageData:
         self._catalogues: RefreshingCache[None, Catalogue] = RefreshingCache(
             lambda _: self._read(), keep_s=_CATALOGUE_S, serve_s=_OLDEST_CATALOGUE_S
         )
-        kept = KeptReports(folder, config.store_url, _OLDEST_REPORT_S) if folder else None
+        kept = KeptReports(folder, config.store_url, _OLDEST_REPORT_S, self._stored)
         self._reports = RefreshingCache(
             self._report, keep_s=_REPORT_S, serve_s=_OLDEST_REPORT_S, shelf=kept
         )
@@ -339,9 +340,15 @@ class PageData:
 
     def _report(self, asked: tuple[PrivateDataRules, int]) -> OutcomeReport:
         visibility, days = asked
-        since_s = time.time() - days * _DAY_S if days else None
-        chosen = DecisionSelection(since_s=since_s)
+        chosen = decided_within(days, now_s=time.time())
         return collect(self.store, _visible(chosen, visibility), config=self.config)
+
+    def _stored(self, asked: tuple[PrivateDataRules, int]) -> tuple[OutcomeReport, float] | None:
+        """Give the report of the last fit; None: it is on more than the user may see."""
+        visibility, days = asked
+        if visibility.only_user is not None:
+            return None
+        return find_report(self.store, days, now_s=time.time())
 
     def waste(self, user: str) -> WasteReport | None:
         """Sum up what a user's last jobs had that bought nothing; None: they are too many."""

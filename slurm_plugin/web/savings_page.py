@@ -8,6 +8,7 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.durations import duration_text
 from slurm_plugin.evaluation.effects import Effect
 from slurm_plugin.evaluation.outcomes import OutcomeReport
+from slurm_plugin.evaluation.stored_reports import SAVINGS_DAYS
 from slurm_plugin.evaluation.weeks import Week
 from slurm_plugin.reports.chart_marks import Chart
 from slurm_plugin.reports.headline import headline, saved_hours, saved_node_hours, title_of
@@ -17,13 +18,13 @@ from slurm_plugin.text.formatting import clock, count, hours, interval, percent,
 from slurm_plugin.text.table_columns import SECONDS, SHARE, Column, Table, text_column
 from slurm_plugin.web.view import View
 
-_PERIODS = {"90": "90 days", "all": "all"}
+_PERIODS = {str(SAVINGS_DAYS): f"{SAVINGS_DAYS} days", "all": "all"}
 _WEEKS = 104  #: most that are drawn
 
 
 def savings(view: View) -> str:
     """Show what each week brought."""
-    days = view.choice("days", list(_PERIODS), "90")
+    days = view.choice("days", list(_PERIODS), str(SAVINGS_DAYS))
     number = 0 if days == "all" else int(days)
     report = view.site.report(view.viewer, number)
     zoom = view.zoom("weeks", "/savings", dates=True)
@@ -36,7 +37,11 @@ def savings(view: View) -> str:
         age=view.site.report_age(view.viewer, number),
         benefit=headline(report).benefit if report.decisions else "",
         periods=[
-            (words, view.link("/savings", days="" if name == "90" else name), name == days)
+            (
+                words,
+                view.link("/savings", days="" if name == str(SAVINGS_DAYS) else name),
+                name == days,
+            )
             for name, words in _PERIODS.items()
         ],
         zoom=zoom,

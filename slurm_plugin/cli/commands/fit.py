@@ -44,6 +44,7 @@ def _once(args: argparse.Namespace, config: "Config") -> None:
     from predictor.types import Verdict  # noqa: PLC0415
     from sacct_ingest.records import CURVE_LEVELS  # noqa: PLC0415
     from slurm_plugin.evaluation.report_data import keep_sums  # noqa: PLC0415
+    from slurm_plugin.evaluation.stored_reports import keep_reports  # noqa: PLC0415
     from slurm_plugin.web.data import Catalogue, CatalogueQuery, entry_of  # noqa: PLC0415
 
     with ExitStack() as stack:
@@ -63,6 +64,7 @@ def _once(args: argparse.Namespace, config: "Config") -> None:
             time_limit=FitTimeLimit(Accountant()),
         )
         keep_sums(store, config, now_s=time.time())
+        keep_reports(store, config, now_s=time.time())
         if args.follow and not done.fitted:
             return
         listed = Catalogue(entry_of(row, off=False) for row in store.fits.each(CURVE_LEVELS))

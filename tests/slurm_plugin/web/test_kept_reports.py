@@ -6,9 +6,10 @@ import time
 
 import pytest
 
-from sacct_ingest.store import DecisionSelection, Store
+from sacct_ingest.store import DecisionSelection, RecordRow, Store
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.report_data import collect
+from slurm_plugin.evaluation.stored_reports import REPORTS, find_report, keep_reports
 from slurm_plugin.web.kept_reports import KeptReports
 from tests.processes import LONGEST_WAIT_S
 from tests.slurm_plugin.web.conftest import ALL, joined, own
@@ -96,3 +97,50 @@ def test_the_first_page_after_a_start_has_the_last_sums_and_says_their_age(
     finally:
         shown.set()
     assert "Added up 2 h ago; the jobs since then are being added." in text
+
+
+def test_a_fit_leaves_what_pages_show_first_once_a_day(store_path, monkeypatch):
+    joined(store_path)
+    config, now_s = Config(store=f"sqlite:///{store_path}"), time.time()
+    with Store.open(str(store_path)) as store:
+        keep_reports(store, config, now_s=now_s)
+        monkeypatch.setattr("slurm_plugin.evaluation.stored_reports.collect", None)
+        keep_reports(store, config, now_s=now_s + 80_000.0)
+        for days in (config.web.days, 90):
+            report, age_s = find_report(store, days, now_s=now_s + 100.0)
+            assert report.decisions == 3
+            assert age_s == pytest.approx(100.0, abs=1.0)
+        assert find_report(store, 30, now_s=now_s) is None
+        store.records.put(RecordRow(level=REPORTS, key="90", payload="0.0.1 1:1:x"))
+        assert find_report(store, 90, now_s=now_s) is None
+        with pytest.raises(TypeError):
+            keep_reports(store, config, now_s=now_s)
+
+
+@pytest.mark.parametrize("path", ["/", "/savings"])
+def test_without_a_folder_the_first_page_has_the_sums_of_the_last_fit(
+    ask, store_path, monkeypatch, path
+):
+    joined(store_path)
+    with Store.open(str(store_path)) as store:
+        keep_reports(store, Config(store=f"sqlite:///{store_path}"), now_s=time.time() - 7300.0)
+    shown = threading.Event()
+
+    def after_the_page(*arguments, **options):
+        shown.wait(timeout=LONGEST_WAIT_S)
+        return collect(*arguments, **options)
+
+    monkeypatch.setattr("slurm_plugin.web.data.collect", after_the_page)
+    try:
+        text = ask(path).text
+    finally:
+        shown.set()
+    assert "Added up 2 h ago; the jobs since then are being added." in text
+
+
+def test_who_sees_his_own_jobs_only_gets_no_report_on_all(ask, store_path):
+    joined(store_path)
+    with Store.open(str(store_path)) as store:
+        keep_reports(store, Config(store=f"sqlite:///{store_path}"), now_s=time.time() - 7300.0)
+    text = ask("/savings", visibility=own("ada")).text
+    assert "Added up" not in text
