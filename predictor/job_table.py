@@ -73,6 +73,12 @@ def without_ended_runs(table: PredictionTable) -> PredictionTable:
     return replace(table, problems=problems(table), by_type=by_type)
 
 
+@lru_cache(maxsize=_CACHED)
+def for_one_count(table: PredictionTable) -> PredictionTable:
+    """Table for jobs that can have no other count: none of them is proposed."""
+    return replace(table, problems=tuple(one for one in table.problems if not one.observe))
+
+
 def _ended(table: PredictionTable, nodes: int) -> bool:
     fewest = min((one.nodes for one in table.observed), default=0)
     unfit = max((one.nodes for one in table.memory if one.mem_bytes >= UNBOUNDED), default=0)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Protocol, TypeVar
 
 
@@ -106,7 +107,7 @@ _WHERE = {
 }
 
 
-#: Shape of a request of several components, of which one alone is known: no run's is the same.
+#: Stands for components that are not known; where all of them are, no run's are the same.
 SOME_SHAPE = "several"
 
 
@@ -148,19 +149,53 @@ class Layout:
 
     def matches(self, other: "Layout") -> bool:
         """Whether nothing differs that both say; tasks go before CPUs."""
-        if (self.in_all, self.each, self.shape) != (other.in_all, other.each, other.shape):
+        if (self.in_all, self.each) != (other.in_all, other.each):
             return False
-        if self.nodes and other.nodes and self.nodes != other.nodes:
-            return False
+        if self.shape or other.shape:
+            return self.shape == other.shape or _alike(self.shape, other.shape)
         if None not in (self.gpus, other.gpus) and self.gpus != other.gpus:
             return False
-        if self.gpu_type and other.gpu_type and self.gpu_type != other.gpu_type:
-            return False
-        if self.tasks and other.tasks and self.tasks != other.tasks:
-            return False
-        return not (self.cpus and other.cpus) or self.cpus == other.cpus
+        said = (
+            (self.nodes, other.nodes),
+            (self.gpu_type, other.gpu_type),
+            (self.tasks, other.tasks),
+            (self.cpus, other.cpus),
+        )
+        return all(own == its for own, its in said if own and its)
 
 
+@lru_cache(maxsize=1024)
+def _alike(one: str, other: str) -> bool:
+    """Whether components of two shapes differ in nothing that both say; no GPUs are said, too.
+
+    >>> _alike("1 node + 2 nodes, 2 CPUs", "1 node, 1 CPU + 2 nodes, 2 CPUs")
+    True
+    >>> _alike("1 node + 2 nodes", "1 node + 2 nodes, 2 GPUs"), _alike("1 node + 2 nodes", "")
+    (False, False)
+    >>> _alike(f"1 node + {SOME_SHAPE}", "1 node, 1 CPU + 2 nodes, 2 CPUs")
+    True
+    """
+    ours, theirs = one.split(_BESIDE), other.split(_BESIDE)
+    if SOME_SHAPE in (one, other) or not (one and other):
+        return False
+    if SOME_SHAPE in (ours[-1], theirs[-1]):
+        return all(map(_same_component, ours[:1], theirs[:1]))
+    return len(ours) == len(theirs) and all(map(_same_component, ours, theirs))
+
+
+def _same_component(one: str, other: str) -> bool:
+    ours, theirs = (
+        {match[2]: int(match[1]) for match in _AMOUNT.finditer(text)} for text in (one, other)
+    )
+    gpus = ours.get("GPU", 0) == theirs.get("GPU", 0)
+    return gpus and all(ours[word] == theirs[word] for word in ours.keys() & theirs.keys())
+
+
+#: Amounts of a component in words, and what stands between components: as `RunRow.shape` has it.
+_AMOUNT = re.compile(r"(\d+) (node|CPU|GPU)")
+_BESIDE = " + "
+#: Nodes of a component that says more; its tasks may happen to get others next time.
+_NODES = re.compile(r"\d+ nodes?, ")
 #: Of runs that say nothing.
 ANY = Layout()
 #: GPUs of a request whose number cannot be worked out: no run had as many.
@@ -285,7 +320,7 @@ def _of_node(run: Sized, *, by_cpus: bool) -> Layout:
 
 def _in_all(run: Sized, *, by_cpus: bool) -> Layout:
     if run.shape:
-        return Layout(in_all=True, shape=run.shape)
+        return Layout(in_all=True, shape=_NODES.sub("", run.shape))
     cpus = run.cpus if by_cpus else 0
     return Layout(run.tasks or 0, cpus, in_all=True, gpus=run.gpus or 0, gpu_type=run.gpu_type)
 

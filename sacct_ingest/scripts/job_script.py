@@ -185,8 +185,13 @@ class Script(NamedTuple):
 
     options: Options
     body: str
-    het: bool = False
+    components: tuple[Options, ...] = ()  #: of a heterogeneous job, those behind the first
     wrapped: bool = False  #: made by ``sbatch --wrap``
+
+    @property
+    def het(self) -> bool:
+        """Whether it is that of a heterogeneous job."""
+        return bool(self.components)
 
 
 class CommandLine(NamedTuple):
@@ -200,7 +205,12 @@ class CommandLine(NamedTuple):
     options: Options = _NONE
     script: str = ""
     arguments: tuple[str, ...] = ()
-    het: bool = False
+    components: tuple[Options, ...] = ()  #: of a heterogeneous job, those behind the first
+
+    @property
+    def het(self) -> bool:
+        """Whether it is that of a heterogeneous job."""
+        return bool(self.components)
 
 
 @bounded_cache(entries=256, characters=16_384)
@@ -215,11 +225,12 @@ def parse_script(text: str) -> Script:
     ({'nodes': '4', 'job-name': 'big run'}, 'srun ./solve')
     """
     lines = text.split("\n")
-    components = list(_components(_directives(lines)))
+    parts = _components(_directives(lines))
+    first, *others = (_read_options("sbatch", deque(words)) for words in parts)
     return Script(
-        options=_read_options("sbatch", deque(components[0])),
+        options=first,
         body="\n".join(_body(lines)),
-        het=len(components) > 1,
+        components=tuple(others),
         wrapped=any(line.startswith(_WRAPPED) for line in lines[:3]),
     )
 
@@ -236,12 +247,12 @@ def script_options(text: str) -> Options:
 def parse_command_line(argv: Sequence[str]) -> CommandLine:
     """Read a command line whose first word is sbatch, salloc or srun, with or without its path.
 
-    Of a heterogeneous job (components parted by ``:``) the options are those of the first.  Other
-    programs give a line without options.
+    Components of a heterogeneous job are parted by ``:``.  Other programs give a line without
+    options.
 
     >>> parse_command_line(["sbatch", "-N4", "--time", "10", "run.sh", "in.dat"])
     CommandLine(program='sbatch', options={'nodes': '4', 'time': '10'}, script='run.sh', \
-arguments=('in.dat',), het=False)
+arguments=('in.dat',), components=())
     """
     if not argv:
         return CommandLine("")
@@ -249,13 +260,13 @@ arguments=('in.dat',), het=False)
     if program not in OPTIONS:
         return CommandLine(program, {}, argv[0], tuple(argv[1:]))
     left = deque(argv[1:])
-    options, het = _read_options(program, left), False
+    options = _read_options(program, left)
+    components: list[Options] = []
     while left and left[0] == ":":
-        het = True
         left.popleft()
-        _read_options(program, left)
+        components.append(_read_options(program, left))
     script = left.popleft() if left else ""
-    return CommandLine(program, options, script, tuple(left), het)
+    return CommandLine(program, options, script, tuple(left), tuple(components))
 
 
 def split_submit_line(line: str) -> list[str]:

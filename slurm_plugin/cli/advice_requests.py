@@ -22,6 +22,7 @@ from slurm_plugin.config.start_estimates import DEFAULTS, StartEstimates
 from slurm_plugin.nimod import line_client
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.reports.advice_text import for_command, render, render_starts, scripts_table
+from slurm_plugin.slurm.job_request import make_job
 from slurm_plugin.text.formatting import printable
 from slurm_plugin.text.terminal_size import terminal_width
 
@@ -218,7 +219,6 @@ def _answer(
         print("nimo-advise: --confidence has no effect without nimod", file=sys.stderr)
     from msgspec.structs import replace  # noqa: PLC0415 - see above
 
-    from slurm_plugin.protocol.request_messages import Job  # noqa: PLC0415
     from slurm_plugin.stored_advice.advise import advise  # noqa: PLC0415 - the database is heavy
 
     config = settings()
@@ -226,7 +226,7 @@ def _answer(
         if len(clusters) > 1 or clusters == ("all",):
             _refuse_elsewhere(clusters, "")
         config = replace(config, cluster=clusters[0])
-    asked = Job(**job)
+    asked = make_job(job)
     if local:
         from slurm_plugin.cli.own_history import refreshed_for  # noqa: PLC0415 - see above
 

@@ -96,7 +96,11 @@ def shown_jobs(job_ids: Sequence[int], patience: Patience) -> list[PendingJob]:
                 troubles.append(error)
     if troubles and not texts:
         raise troubles[0]
-    return [job for text in texts for job in pending_jobs(text)]
+    shown = {job.job_id: job for text in texts for job in pending_jobs(text)}
+    # Slurm shows all components of a heterogeneous job with the first one's id.
+    return [
+        job for job in shown.values() if job.het_id in (None, job.job_id) or job.het_id not in shown
+    ]
 
 
 def _own_table(jobs: Sequence[PendingJob]) -> tuple[str, ...]:

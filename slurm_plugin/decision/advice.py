@@ -187,7 +187,8 @@ def _name_limit(
     _put_limit(advice, limits, case)
     if limits and advice.time_directive and basis.speaks:
         reserved = reservation_text(case, queue, nodes, basis.own_s, limits)
-        advice.time_text = " ".join(filter(None, (basis.text(nodes, limits), reserved)))
+        each = "It belongs into each component." if case.request.fixed is Reason.HET else ""
+        advice.time_text = " ".join(filter(None, (each, basis.text(nodes, limits), reserved)))
 
 
 def _limits(option: Option, basis: LimitBasis, *, own_work: bool) -> TimeLimits | None:
@@ -215,7 +216,7 @@ def _shown(request: Request, table: PredictionTable, supply: Supply) -> tuple[in
     """Give the fewest and the most that rows are shown for."""
     if is_serial(table):
         return 1, 1
-    if request.low < request.high or table.is_guess:
+    if request.low < request.high or table.is_guess or request.fixed is Reason.HET:
         return request.low, request.high
     return 1, supply.most
 

@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from predictor.job_table import for_limit, for_type
+from predictor.job_table import for_limit, for_one_count, for_type
 from predictor.prediction_table import PredictionTable
 from predictor.submission import for_submission
 from sacct_ingest.records import Identity, KeyLevel
@@ -286,7 +286,7 @@ class ContextBuilder:
             identity,
             site,
             partition,
-            blind=self._blind(partition, now_s, unready=bool(wait)),
+            blind=self._blind(job, partition, now_s, unready=bool(wait)),
             unready=bool(wait),
         )
         if prompt and table and table.node_type and cluster and request.orders_places and not wait:
@@ -320,7 +320,9 @@ class ContextBuilder:
         identity = Identity(job.user_name, job.name)
         return Situation(request, None, None, self._rules, now_s, identity, site)
 
-    def _blind(self, partition: Partition | None, now_s: float, *, unready: bool) -> Reason | None:
+    def _blind(
+        self, job: Job, partition: Partition | None, now_s: float, *, unready: bool
+    ) -> Reason | None:
         """Say why the nodes that a job would run on are unknown."""
         if self._cluster is None:
             return Reason.NO_SNAPSHOT
@@ -328,7 +330,10 @@ class ContextBuilder:
             return Reason.STALE_SNAPSHOT
         if unready:
             return Reason.NEW_SHAPE
-        return None if partition is not None and partition.up else Reason.UNKNOWN_PARTITION
+        # Components that wait for two queues start when both let them.
+        elsewhere = any(one.partition != job.partition for one in job.components)
+        known = partition is not None and partition.up and not elsewhere
+        return None if known else Reason.UNKNOWN_PARTITION
 
     def other_partitions(self, case: Situation) -> list[Supply]:
         """Give what other partitions have that the job might ask for, as far as it is counted."""
@@ -377,6 +382,7 @@ class ContextBuilder:
         )
         self._budget.check()
         table = table and sizes.in_unit(table, one.sizes)
+        table = for_one_count(table) if table and job.het_job_offset == 0 else table
         if guess_in is not None and (table is None or table.level == KeyLevel.USER):
             table = self._guess(one, guess_in, private=private) or table
         off = table is not None and self._tables.is_off(table)

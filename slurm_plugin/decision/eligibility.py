@@ -53,8 +53,20 @@ def sizes_for(one: SubmittedJob, opt_in: OptIn, table: PredictionTable | None) -
     if table is not None and table.unit is not Unit.NODES:
         return _in_cores(one, opt_in, table)
     job = one.job
+    if job.het_job_offset == 0:
+        nodes = _nodes_of_components(one, table)
+        return CountRange(nodes, nodes, Reason.HET)
     given = job.min_nodes or 0, job.max_nodes or 0
     return replace(span_of(one, opt_in), step=_segment_of(one), given=given)
+
+
+def _nodes_of_components(one: SubmittedJob, table: PredictionTable | None) -> int:
+    """Nodes of a heterogeneous job; where they are not all known, what its runs had."""
+    if one.sizes.nodes and one.job.components:
+        return one.sizes.nodes
+    fewest = sum(part.min_nodes or 1 for part in (one.job, *one.job.components))
+    ran = table.nodes if table else ()
+    return min((nodes for nodes in ran if nodes >= fewest), default=fewest)
 
 
 def span_of(one: SubmittedJob, opt_in: OptIn) -> CountRange:
@@ -372,6 +384,8 @@ def _time_use(
     job: Job, tag: Tag | None, fixed: Reason | None, site: types.TimeUse, *, sized: bool = False
 ) -> types.TimeUse:
     """Say how the time limit is used; not at all where the job's size is unknown."""
+    if job.components:
+        return types.TimeUse.ADVISE  # its components stay as they are
     if fixed in _UNTIMED:
         return types.TimeUse.OFF
     counted = sized or job.min_nodes is not None or max(job.num_tasks or 1, job.min_cpus or 1) == 1

@@ -11,7 +11,7 @@ the hooks.
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from math import ceil
 from typing import TypeVar
@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from predictor.job_table import over_nodes
 from predictor.prediction_table import PredictionTable
+from sacct_ingest.records import Component
 from sacct_ingest.runs.layout import SOME_SHAPE, UNKNOWN_GPUS, Each, Layout, Unit
 from sacct_ingest.scripts.script_sizes import fixed_number
 from slurm_plugin.decision.request import JobScript
@@ -75,6 +76,53 @@ class AskedSizes(msgspec.Struct, frozen=True, kw_only=True):
     def count(self, unit: Unit) -> int:
         """Size in CPUs or GPUs; 0: none, or unknown."""
         return self.gpus if unit is Unit.GPUS else self.cpus
+
+
+def together(first: AskedSizes, others: Sequence[AskedSizes]) -> AskedSizes:
+    """Sizes of all components of a heterogeneous job, each sum 0 where one of them is unknown."""
+    if not others:
+        return first
+    every = (first, *others)
+    amounts = {name: [getattr(one, name) for one in every] for name in ("nodes", "cpus")}
+    sums = {name: sum(each) if all(each) else 0 for name, each in amounts.items()}
+    tasks, gpus = sum(one.tasks for one in every), sum(one.gpus for one in every)
+    return replace(first, tasks=tasks, gpus=gpus, **sums)
+
+
+def layouts_of_components(
+    first: ResourceRequest, others: Sequence[ResourceRequest], rules: NodeRules | None
+) -> tuple[Layout, ...]:
+    """Layouts of runs that can predict a heterogeneous job: those of the same components.
+
+    Nodes are left open where tasks happen to get them, and CPUs where a component has its nodes
+    alone.  Runs did not count what Slurm adds to fill a core.
+
+    others: the components behind the first; none: nothing is known of them, and the first one's
+        runs say what they usually are.
+    rules: of the partition; None: they are unknown.
+    """
+    every = (first, *others)
+    more = [] if others else [SOME_SHAPE]
+    shapes: dict[str, None] = {}
+    for own in (rules, None):
+        words = [_shape_of(AskedSizes.of(one, own)) for one in every]
+        shapes[" + ".join([*words, *more])] = None
+    return tuple(
+        Layout(shape=shape, in_all=in_all, each=each)
+        for shape in shapes
+        for in_all, each in (
+            (False, Each.NODE),
+            (True, Each.NODE),
+            *((False, each) for each in Each),
+        )
+    )
+
+
+def _shape_of(asked: AskedSizes) -> str:
+    """Component in the words of its runs."""
+    ranged = asked.resources.min_nodes is not None and not asked.nodes
+    open_cpus = asked.of_node.alone or (ranged and not asked.resources.num_tasks)
+    return str(Component(asked.nodes, 0 if open_cpus else asked.cpus, gpus=asked.gpus))
 
 
 def nodes_for(job: ResourceRequest, table: PredictionTable, size: int, partition: Partition) -> int:
@@ -297,18 +345,13 @@ def _recounted(tres: str, count: int) -> str:
     return f"{tres[: number.start() + 1]}{count}" if number else f"{tres}:{count}"
 
 
-def layouts_of(asked: AskedSizes, *, het: bool = False) -> tuple[Layout, ...]:
+def layouts_of(asked: AskedSizes) -> tuple[Layout, ...]:
     """Layouts of runs that can predict a job: on each node, or in all.
 
     CPUs are left open where the job has all of its nodes, whose number may differ, or where the
     partition is unknown; tasks where the job names none, for its script may.  GPUs are open
     where the job has all of its nodes: Slurm then allocates all GPUs, too.
-
-    het: whether it is a component of a heterogeneous job.
     """
-    if het:
-        # Of the other components nothing is known here.
-        return (Layout(shape=SOME_SHAPE),)
     job, taken, named = asked.resources, asked.of_node, asked.gpu_type
     nodes = job.min_nodes if job.min_nodes == job.max_nodes else None
     if job.min_nodes is None and (job.num_tasks or gpu_count(job.tres_per_job)):

@@ -6,7 +6,7 @@ from typing import Any
 from predictor.neighbours import AskedJob, digest
 from sacct_ingest.records import Identity
 from sacct_ingest.runs.attributes import attributes as named_attributes
-from sacct_ingest.runs.layout import Layout
+from sacct_ingest.runs.layout import SOME_SHAPE, Layout
 from sacct_ingest.scripts.engines import folder_template
 from sacct_ingest.scripts.script_bag import bag_of
 from sacct_ingest.scripts.signature import identity_of_request, words_of_request
@@ -14,7 +14,14 @@ from sacct_ingest.text.tag import Tag, parse_tag, tag_fault
 from slurm_plugin.config.settings import JobNames
 from slurm_plugin.decision.job_keys import words_to_compare
 from slurm_plugin.decision.request import JobScript
-from slurm_plugin.decision.sizes import AskedSizes, gpus_of, layouts_of, size_layouts_of
+from slurm_plugin.decision.sizes import (
+    AskedSizes,
+    gpus_of,
+    layouts_of,
+    layouts_of_components,
+    size_layouts_of,
+    together,
+)
 from slurm_plugin.protocol.request_messages import AllocationRequest, Job
 from slurm_plugin.slurm.cluster_state import RequestRules
 from slurm_plugin.slurm.footprint import memory_bytes
@@ -93,7 +100,7 @@ class SubmittedJob:
 
         rules: of its partition, whose default limit and memory hold where the job gives none.
         """
-        identity = identity_of(job)
+        identity, het = identity_of(job), job.het_job_offset is not None
         return cls(
             job=job,
             rules=rules,
@@ -101,9 +108,11 @@ class SubmittedJob:
             script=script_of(job),
             identity=identity,
             names=names_of(job, identity.application or job.name),
-            sizes=AskedSizes.of(job, rules),
+            sizes=together(
+                AskedSizes.of(job, rules), [AskedSizes.of(one, rules) for one in job.components]
+            ),
             limit_s=limit_of(job, rules),
-            mem_node_bytes=memory_bytes(job, rules),
+            mem_node_bytes=None if het else memory_bytes(job, rules),
         )
 
     @property
@@ -114,8 +123,11 @@ class SubmittedJob:
     @property
     def layouts(self) -> tuple[Layout, ...]:
         """Layouts of the runs that can predict it."""
-        of_nodes = layouts_of(self.sizes, het=self.job.het_job_offset is not None)
-        return (*of_nodes, *size_layouts_of(self.sizes))
+        if self.job.het_job_offset == 0:
+            return layouts_of_components(self.job, self.job.components, self.rules)
+        if self.job.het_job_offset is not None:
+            return (Layout(shape=SOME_SHAPE),)
+        return (*layouts_of(self.sizes), *size_layouts_of(self.sizes))
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -148,6 +160,8 @@ class SubmittedJob:
         fewest = self.job.min_nodes or 1
         most = self.job.max_nodes or fewest
         nodes = max(min(most, most_nodes or most), fewest)
+        if self.job.components:
+            nodes = self.sizes.nodes or 1 + len(self.job.components)
         return AskedJob(
             nodes=nodes,
             cpus=self.sizes.tasks * (self.job.cpus_per_task or 1),

@@ -79,6 +79,8 @@ class AllocationRequest(ResourceRequest, frozen=True, omit_defaults=True):
 
 
 _ALLOCATION = attrgetter(*AllocationRequest.__struct_fields__)
+#: Slurm takes 128 components (MAX_HET_JOB_COMPS in src/common/slurm_protocol_defs.h).
+Components = Annotated[tuple[AllocationRequest, ...], msgspec.Meta(max_length=127)]
 
 
 class Job(AllocationRequest, frozen=True, omit_defaults=True, kw_only=True):
@@ -91,6 +93,8 @@ class Job(AllocationRequest, frozen=True, omit_defaults=True, kw_only=True):
     array_inx: Text = ""
     export: Text = ""  #: what ``--export`` names
     het_job_offset: Count | None = None
+    #: of a heterogeneous job those behind the first; set by nimo-advise only
+    components: Components = ()
     dependency: Text = ""
     reservation: Name = ""
     req_nodes: Nodes = ""

@@ -50,6 +50,9 @@ class RawJob:
     jobs: int = 1  #: pending tasks of an array share one record
     array_id: int | None = None  #: of the array that it belongs to; some sources: or its own
     tasks: str = ""  #: index of a task, or of all that share a record: ``1-9,12``
+    het_id: int | None = None  #: of the heterogeneous job that it is a component of
+    components: tuple[int, ...] = ()  #: ids of those that this record stands for
+    all_nodes: int = 0  #: of all components; 0: it is no component
     partitions: tuple[str, ...] = ()
     nodes: int = 1
     max_nodes: int | None = None  #: of one that waits the most that it may get
@@ -76,6 +79,11 @@ class RawJob:
     comment: str = ""
     command: str = ""  #: script with its arguments
     work_dir: str = ""
+
+    @property
+    def size(self) -> int:
+        """Nodes of the whole job, of all its components: what its run time goes by."""
+        return self.all_nodes or self.nodes
 
     @property
     def devices(self) -> dict[str, float]:

@@ -108,7 +108,7 @@ class JobTimes:
         """Jobs by their number, and tasks by that of their array."""
         numbered: dict[int, list[RawJob]] = {}
         for job in self.jobs:
-            for number in {job.job_id, job.array_id}:
+            for number in {job.job_id, job.array_id, *job.components}:
                 if number is not None:
                     numbered.setdefault(number, []).append(job)
         return numbered

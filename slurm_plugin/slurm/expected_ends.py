@@ -11,7 +11,7 @@ _RELIABLE = "reliable"
 def expected_run_time_s(job: RawJob) -> float | None:
     """Longest run time to be expected of a job; None: there is only its time limit."""
     note = parse(job.admin_comment) if job.admin_comment else None
-    if note is None or note.verdict != _RELIABLE or note.nodes != job.nodes:
+    if note is None or note.verdict != _RELIABLE or note.nodes != job.size:
         return None
     return float(note.high_s)
 

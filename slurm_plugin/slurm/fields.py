@@ -52,6 +52,7 @@ JOB = (
         to.indexes,
         "array_tasks_waiting",
     ),
+    SlurmField("het_id", "HetJobID", ("het_job_id",), to.some_id, "heterogeneous_id"),
     SlurmField("state", "State", ("job_state",), to.state, "state"),
     SlurmField("partitions", "Partition", ("partition",), to.words, "partition"),
     SlurmField("nodes", "NumNodes", ("node_count",), to.count, "num_nodes"),

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sacct_ingest.errors import ScriptError
-from sacct_ingest.scripts.job_script import CommandLine, Options, parse_script
+from sacct_ingest.scripts.job_script import CommandLine, Options, Script, parse_script
 from sacct_ingest.text.slurm_text import parse_size, parse_time_limit
 
 if TYPE_CHECKING:  # to load messages takes longer than to start Python
@@ -84,13 +84,40 @@ def job_fields(
     }
     for name, value in {**parsed.options, **submitter.environment, **command.options}.items():
         if name in readers:
-            try:
-                fields |= readers[name](value or "")
-            except ValueError as error:
-                raise ScriptError(f"--{name}={value or ''}: {error}") from error
+            fields |= _read(name, value, readers[name])
     if parsed.het or command.het:
         fields["het_job_offset"] = 0
+        fields["components"] = _components(parsed, command, submitter.environment)
     return fields
+
+
+def _components(script: Script, command: CommandLine, environment: Options) -> list[JobFields]:
+    """Fields of the components behind the first, as far as they may differ from it.
+
+    A command line without ``:`` is about all components, one with it about each its own; so it was
+    seen on Slurm 22.05.
+    """
+    count = max(len(script.components), len(command.components))
+    read: list[JobFields] = []
+    for place in range(count):
+        directives = script.components[place] if place < len(script.components) else _NO_OPTIONS
+        typed = (command.options, *command.components)[-1]
+        if place < len(command.components):
+            typed = command.components[place]
+        fields: JobFields = {}
+        for name, value in {**directives, **environment, **typed}.items():
+            if name in _OF_COMPONENTS:
+                fields |= _read(name, value, _READERS[name])
+        read.append(fields)
+    return read
+
+
+def _read(name: str, value: str | None, read: _Reader) -> dict[str, object]:
+    """Read an option. Raises ScriptError: its value is not what sbatch would take."""
+    try:
+        return read(value or "")
+    except ValueError as error:
+        raise ScriptError(f"--{name}={value or ''}: {error}") from error
 
 
 def check_times(job: JobFields, *, now_s: float) -> None:
@@ -220,6 +247,12 @@ _READERS: dict[str, _Reader] = {
     "time-min": _minutes("time_min"),
     **{option: _filled(field, read) for option, field, read, _ in LEFT_ALONE},
 }
+#: Those that each component of a heterogeneous job has its own of.
+_OF_COMPONENTS = frozenset({
+    *("constraint", "cpus-per-gpu", "cpus-per-task", "exclusive", "gpus", "gpus-per-node"),
+    *("gpus-per-task", "gres", "mem", "mem-per-cpu", "mem-per-gpu", "nodes", "ntasks"),
+    *("ntasks-per-node", "ntasks-per-socket", "partition", "time"),
+})  # fmt: skip
 
 
 def _parse_time(text: str, *, now_s: float) -> int:

@@ -1,8 +1,8 @@
 """A job that waits, as ``scontrol show job`` has it."""
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sacct_ingest.text.slurm_text import parse_epoch, parse_time_limit
 from slurm_plugin.slurm import converters
@@ -39,6 +39,7 @@ class PendingJob:
     job_id: int
     name: str = ""
     array_id: int | None = None
+    het_id: int | None = None  #: of the heterogeneous job that it is a component of
     tasks: str = ""  #: of an array: those that wait, ``2-4%1``
     throttle: int | None = None  #: most tasks of the array that may run at once
     reason: str = ""  #: Slurm's word
@@ -133,11 +134,33 @@ class PendingJob:
 def pending_jobs(text: str) -> list[PendingJob]:
     """Read all jobs that wait out of what ``scontrol show job`` prints.
 
-    Of an array the tasks that wait share one record.
+    Of an array the tasks that wait share one record, of a heterogeneous job all components.
     """
     records = (one for one in re.split(r"\n\n+", text) if _FIRST.search(one))
-    jobs = (_pending_job(record) for record in records)
-    return [job for job in jobs if job is not None]
+    found = [job for job in map(_pending_job, records) if job is not None]
+    components: dict[int, list[PendingJob]] = {}
+    for job in found:
+        components.setdefault(job.het_id or job.job_id, []).append(job)
+    return [_as_one(every) if len(every) > 1 else every[0] for every in components.values()]
+
+
+def _as_one(components: Sequence[PendingJob]) -> PendingJob:
+    """Join the components of a heterogeneous job, which Slurm starts at once."""
+    first = min(components, key=lambda one: one.job_id)
+    tres: dict[str, float] = {}
+    for job in components:
+        for name, amount in job.tres.items():
+            tres[name] = tres.get(name, 0.0) + amount
+    limits_s = [job.limit_s for job in components]
+    return replace(
+        first,
+        nodes=sum(job.nodes for job in components),
+        max_nodes=None,
+        cpus=sum(job.cpus for job in components),
+        tres=tres,
+        limit_s=None if None in limits_s else max(filter(None, limits_s), default=None),
+        partitions=tuple(dict.fromkeys(name for job in components for name in job.partitions)),
+    )
 
 
 def _pending_job(record: str) -> PendingJob | None:
@@ -155,6 +178,7 @@ def _pending_job(record: str) -> PendingJob | None:
         job_id=int(first[1]),
         name=name,
         array_id=_number(ids.get("ArrayJobId", "")),
+        het_id=_number(ids.get("HetJobId", "")) or None,
         tasks=ids.get("ArrayTaskId", ""),
         throttle=_number(ids.get("ArrayTaskThrottle", "")) or None,
         reason=converters.reason(_word(reason.replace("_", " "))),

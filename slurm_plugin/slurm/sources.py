@@ -17,6 +17,7 @@ import msgspec
 from sacct_ingest.errors import SlurmError
 from slurm_plugin.slurm import converters, fields
 from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawPartition, RawReservation, RawState
+from slurm_plugin.slurm.het_jobs import joined_components
 
 #: Runs a command and gives its text; raises SlurmError.
 Run = Callable[[Sequence[str]], str]
@@ -162,7 +163,9 @@ def _jobs(
         texts = (one.split(separator) for one in records if one)
         rows = (of_job(read([*first.split(_END, ours), *others])) for first, *others in texts)
         # Of a job without an array text has its own id.
-        return [RawJob(**(row if row["tasks"] else {**row, "array_id": None})) for row in rows]
+        return joined_components(
+            RawJob(**(row if row["tasks"] else {**row, "array_id": None})) for row in rows
+        )
     except (ValueError, TypeError) as error:
         raise SlurmError(f"squeue printed text that NIMO cannot read: {error}") from error
 
@@ -185,11 +188,11 @@ def read_json(
         return replace(
             with_few,
             nodes=[_node(item) for item in _items(msgspec.json.decode(nodes, type=_Nodes).nodes)],
-            jobs=[
+            jobs=joined_components(
                 RawJob(**of_job(fields.read_json(fields.JOB, item)))
                 for item in _items(msgspec.json.decode(squeue, type=_Jobs).jobs)
                 if converters.state(item["job_state"]) in ACTIVE
-            ],
+            ),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SlurmError(
@@ -309,7 +312,9 @@ def ask_pyslurm(module: Any, run: Run, *, of_job: OfJob = _as_read) -> RawState:
         return replace(
             few,
             nodes=[RawNode(**fields.read_object(fields.NODE, node)) for node in nodes],
-            jobs=[_job(job, of_job) for job in jobs if converters.state(job.state) in ACTIVE],
+            jobs=joined_components(
+                _job(job, of_job) for job in jobs if converters.state(job.state) in ACTIVE
+            ),
         )
     except Exception as error:  # PySlurm has errors of its own
         raise SlurmError(f"PySlurm: {error!r}") from error

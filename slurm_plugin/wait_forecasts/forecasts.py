@@ -74,7 +74,7 @@ class QueueRunTimes:
         tables = self._tables()
         if self._of is not tables or len(self._recognised) > _MOST:
             self._of, self._recognised, self._applications = tables, {}, {}
-        key = (job.user, job.name, job.comment, job.command, job.nodes, job.limit_s)
+        key = (job.user, job.name, job.comment, job.command, job.size, job.limit_s)
         own = (*key, job.admin_comment) if "NIMO1:" in job.admin_comment else key
         if (run_time := self._recognised.get(own)) is None:
             run_time = self._recognised[own] = self._find(job, tables)
@@ -83,16 +83,16 @@ class QueueRunTimes:
     def _find(self, job: RawJob, tables: PredictionLookup) -> _RunTime:
         note = parse(job.admin_comment)
         # A doubtful note may be a guess; the table of the job's keys says which it is.
-        if note is not None and note.nodes == job.nodes and note.verdict == Verdict.RELIABLE:
+        if note is not None and note.nodes == job.size and note.verdict == Verdict.RELIABLE:
             low_s, high_s = max(note.low_s, 1), max(note.high_s, 1)
-            one = Prediction(job.nodes, max(note.time_s, 1.0), low_s, high_s, level=_LEVEL)
+            one = Prediction(job.size, max(note.time_s, 1.0), low_s, high_s, level=_LEVEL)
             return estimate.log_quantiles(one), self._number(f"{job.user}/{job.name}")
         table = tables.find(identity_in_queue(job)) if len(tables) else None
         # Run times of whatever the user ran say less than which shares of their limits that took.
-        covered = table is not None and table.level != KeyLevel.USER and covers(table, job.nodes)
-        if table and covered and verdict_at(table, job.nodes) is not Verdict.REFUSED:
+        covered = table is not None and table.level != KeyLevel.USER and covers(table, job.size)
+        if table and covered and verdict_at(table, job.size) is not Verdict.REFUSED:
             number = self._number(f"{table.level}/{table.key}")
-            return estimate.log_quantiles(at(table, job.nodes)), number
+            return estimate.log_quantiles(at(table, job.size)), number
         shares = self._shares.users.get(job.user) or self._shares.site
         if shares and job.limit_s:
             return _of_limit(shares, job.limit_s), self._number(f"user/{job.user}")

@@ -64,6 +64,11 @@ def test_of_a_heterogeneous_job_only_its_shape_is_predicted():
     (table,) = made(shaped)
     assert table.nodes == (13,)
     assert not [one for one in table.problems if one.observe]
+    asked = "10 nodes, 40 CPUs + 3 nodes", f"10 nodes + {SOME_SHAPE}"
+    assert all(for_layout(table, (Layout(shape=one),)) is table for one in asked)
+    unlike = "10 nodes, 40 CPUs + 2 nodes", f"9 nodes + {SOME_SHAPE}"
+    refused = [for_layout(table, (Layout(shape=one),)) for one in unlike]
+    assert {one.verdict for one in refused} == {Verdict.REFUSED}
     component = for_layout(table, (Layout(shape=SOME_SHAPE),))
     assert component.verdict is Verdict.REFUSED
     assert "cannot be compared" in component.problems[0].text

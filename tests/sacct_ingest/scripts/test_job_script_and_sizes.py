@@ -55,10 +55,10 @@ def test_later_options_go_before_earlier_ones():
 
 
 @pytest.mark.parametrize("word", ["hetjob", "packjob"])
-def test_of_a_heterogeneous_job_the_first_component_counts(word):
+def test_components_of_a_script_have_their_own_options(word):
     script = parse_script(f"#!/bin/sh\n#SBATCH -N 1\n#SBATCH {word}\n#SBATCH -N 8\nsrun x\n")
     assert script.het
-    assert script.options == {"nodes": "1"}
+    assert (script.options, script.components) == ({"nodes": "1"}, ({"nodes": "8"},))
 
 
 def test_windows_line_ends_do_not_stay_in_values():
@@ -91,10 +91,10 @@ def test_command_lines(words, options, script, arguments):
     assert (line.options, line.script, line.arguments) == (options, script, arguments)
 
 
-def test_components_of_a_heterogeneous_job_are_skipped():
+def test_components_of_a_command_line_have_their_own_options():
     line = parse_command_line(["sbatch", "-N", "1", ":", "-N", "2", "-n", "8", "run.sh", "x"])
     assert line.het
-    assert line.options == {"nodes": "1"}
+    assert (line.options, line.components) == ({"nodes": "1"}, ({"nodes": "2", "ntasks": "8"},))
     assert (line.script, line.arguments) == ("run.sh", ("x",))
 
 

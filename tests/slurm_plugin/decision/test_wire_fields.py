@@ -32,6 +32,7 @@ SHOWN_BY = {
     "inputs": "tests/end_to_end/test_inputs.py: predictions by size",
     "inputs_changed_s": "tests/predictor/tables/test_split.py: runs from before a change",
     "hook": "decision/test_sizes.py: old hooks",
+    "components": "decision/test_het_jobs.py: what the other components ask for",
     "prefer": "decision/test_place_lever.py: who prefers nodes keeps to them",
     "places": "decision/test_place_lever.py: old hooks",
     "ticket": "decision/test_tickets.py",

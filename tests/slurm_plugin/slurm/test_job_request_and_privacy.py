@@ -8,7 +8,6 @@ import pytest
 from sacct_ingest.errors import ScriptError, SlurmError
 from sacct_ingest.scripts.job_script import OPTIONS, parse_command_line
 from slurm_plugin.cli.sbatch_request import options_of
-from slurm_plugin.protocol.request_messages import Job
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.job_request import Submitter, check_times, job_fields, make_job
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules, visibility
@@ -31,7 +30,7 @@ def fields(*words, script=SCRIPT):
 
 
 def job(*words, script=SCRIPT):
-    return Job(**fields(*words, script=script))
+    return make_job(fields(*words, script=script))
 
 
 def test_directives_of_the_script():
@@ -120,6 +119,24 @@ def test_a_heterogeneous_script_is_reported_as_one():
     script = "#!/bin/sh\n#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N4\nsrun a\n"
     made = job("a.sh", script=script)
     assert (made.het_job_offset, made.min_nodes) == (0, 1)
+    assert [one.min_nodes for one in made.components] == [4]
+
+
+@pytest.mark.parametrize(
+    ("words", "sizes"),
+    [
+        ((), [(1, 10), (2, 20)]),
+        (("-t", "5"), [(1, 5), (2, 5)]),
+        (("-t", "5", ":", "-t", "7"), [(1, 5), (2, 7)]),
+        (("-N1", ":", "-N1", ":", "-N3"), [(1, 10), (1, 20), (3, None)]),
+    ],
+)
+def test_components_have_the_options_that_slurm_gives_them(words, sizes):
+    """As Slurm 22.05 was seen to read them."""
+    script = "#!/bin/sh\n#SBATCH -N1 -t 10\n#SBATCH hetjob\n#SBATCH -N2 -t 20\nsrun a\n"
+    made = job(*words, "a.sh", script=script)
+    parts = (made, *made.components)
+    assert [(one.min_nodes, one.time_limit) for one in parts] == sizes
 
 
 @pytest.mark.parametrize(
