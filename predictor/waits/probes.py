@@ -13,13 +13,17 @@ class Awaited(NamedTuple):
 
     key: int  #: of the queued job, or of all tasks that have it
     starts: bool = False  #: it has to start; otherwise to end
+    task: int = -1  #: place of the one that counts, of tasks that have the key; below zero: all
 
 
 def waits_of(awaits: Iterable[Awaited], numbers: Mapping[int, Sequence[int]]) -> list[Wait]:
     """Give what a job waits for by the engine's numbers; these are of each key."""
-    return [
-        Wait(number, starts=one.starts) for one in awaits for number in numbers.get(one.key, ())
-    ]
+    waits: list[Wait] = []
+    for one in awaits:
+        of_key = numbers.get(one.key, ())
+        counting = of_key if one.task < 0 else of_key[one.task : one.task + 1]
+        waits += [Wait(number, starts=one.starts) for number in counting]
+    return waits
 
 
 class Watch(Protocol):

@@ -3,19 +3,25 @@
 Whether a job before ends well is not predicted; `condition_text` says that it has to.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from math import inf
 from typing import NamedTuple
 
 from predictor.waits.probes import Awaited
+from sacct_ingest.text.hostlist import indexes_of
 from slurm_plugin.slurm.cluster_state import RawJob
 from slurm_plugin.slurm.dependencies import JobTimes
 from slurm_plugin.slurm.pending_job import DependsOn, depends_on
 
 #: Kinds of dependency that end by themselves.
-_KINDS = frozenset({"after", "afterany", "afterok", "singleton"})
+_KINDS = frozenset({"after", "afterany", "aftercorr", "afterok", "singleton"})
 _AFTER = "after"
+#: Each task of an array waits for the one with its own index.
+_EACH = "aftercorr"
+#: Tasks of an array that are looked at one by one; Slurm's own most is 4,000,001.
+_MOST_TASKS = 10_000
 _SINGLETON = "singleton"
 
 
@@ -24,6 +30,21 @@ class Hold(NamedTuple):
 
     awaits: tuple[Awaited, ...] = ()  #: jobs of that queue
     begin_s: float = 0.0  #: when those of other queues end, seconds since the epoch
+    #: by the place of a task what it waits for besides
+    of_tasks: Mapping[int, Awaited] = {}
+
+    @property
+    def of_first(self) -> tuple[Awaited, ...]:
+        """What a job waits for there, of an array its first task."""
+        return (*self.awaits, *(one for at, one in self.of_tasks.items() if at == 0))
+
+
+class Before(NamedTuple):
+    """A record of squeue that a job waits for."""
+
+    job: RawJob
+    starts: bool = False  #: its start is enough
+    each: bool = False  #: of its tasks the one with the same index counts
 
 
 @dataclass(frozen=True)
@@ -35,8 +56,8 @@ class AwaitedJobs:
 
     times: JobTimes
 
-    def of(self, job: RawJob) -> list[tuple[RawJob, bool]] | None:
-        """List the jobs that one waits for, each with whether its start is enough.
+    def of(self, job: RawJob) -> list[Before] | None:
+        """List the jobs that one waits for.
 
         None: that does not end by itself, or not all of them are shown.
         """
@@ -44,14 +65,15 @@ class AwaitedJobs:
         # "?" separates alternatives: which job ends first is unknown.
         if not depends or "?" in job.dependency:
             return None
-        found: list[tuple[RawJob, bool]] = []
+        found: list[Before] = []
         for one in depends:
             if one.state == "fulfilled":
                 continue
             before = self._before(job, one)
             if one.kind not in _KINDS or one.state != "unfulfilled" or one.minutes or not before:
                 return None
-            found += [(each, one.kind == _AFTER) for each in before]
+            each = one.kind == _EACH and not one.task
+            found += [Before(row, one.kind == _AFTER, each) for row in before]
         return found
 
     def hold(self, job: RawJob, there: Collection[int]) -> Hold | None:
@@ -63,21 +85,27 @@ class AwaitedJobs:
         if before is None:
             return None
         awaits: list[Awaited] = []
+        tasks: dict[int, Awaited] = {}
         begin_s = 0.0
-        for one, starts in before:
-            if one.job_id is not None and one.job_id in there:
+        for one, starts, each in before:
+            if one.job_id is None or one.job_id not in there:
+                span = self.times.span_of(one, self.times.now_s)
+                begin_s = max(begin_s, span.start_s if starts else span.end_s)
+            elif each and one.tasks and job.tasks:
+                indexes = islice(indexes_of(one.tasks), _MOST_TASKS)
+                tasks |= {n: Awaited(one.job_id, task=at) for at, n in enumerate(indexes)}
+            else:
                 awaits.append(Awaited(one.job_id, starts))
-                continue
-            span = self.times.span_of(one, self.times.now_s)
-            begin_s = max(begin_s, span.start_s if starts else span.end_s)
-        return Hold(tuple(awaits), begin_s) if begin_s < inf else None
+        own = enumerate(islice(indexes_of(job.tasks), _MOST_TASKS)) if tasks else ()
+        of_tasks = {at: tasks[n] for at, n in own if n in tasks}
+        return Hold(tuple(awaits), begin_s, of_tasks) if begin_s < inf else None
 
     def ids_before(self, job: RawJob) -> frozenset[int]:
         """Give the ids of all jobs that one waits for, and of those that these wait for."""
         found: set[int] = set()
         left = [job]
         while left:
-            for one, _ in self.of(left.pop()) or ():
+            for one, _, _ in self.of(left.pop()) or ():
                 if one.job_id is not None and one.job_id not in found:
                     found.add(one.job_id)
                     left.append(one)

@@ -179,7 +179,7 @@ class ChangedStarts:
                     units=units,
                     limit_s=form.limit_s or 365 * 86_400.0,
                     begin_s=max(begin_s, hold.begin_s - self._now_s),
-                    awaits=hold.awaits,
+                    awaits=hold.of_first,
                 ),
             ))  # fmt: skip
         return found

@@ -7,7 +7,7 @@ queue of its own, in which the others' jobs count with the part that they may ta
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from math import ceil, inf
@@ -182,7 +182,7 @@ class QueueScene:
                 closings=self._closings(own, units),
                 arrivals=_arrivals(arrivals, units),
             ),
-            waiting=sum(one.job.jobs for one in waiting if one.begin_s == 0.0 and not one.awaits),
+            waiting=sum(one.job.jobs for one in waiting if one.starts_by_itself),
             demand=_demand(arrivals, units),
         )
 
@@ -281,7 +281,8 @@ class QueueScene:
         hold = self.awaited.hold(one.job, there)
         if hold is None:
             return None
-        return replace(one, awaits=hold.awaits, begin_s=max(hold.begin_s - self.now_s, 0.0))
+        begin_s = max(hold.begin_s - self.now_s, 0.0)
+        return replace(one, awaits=hold.awaits, of_tasks=hold.of_tasks, begin_s=begin_s)
 
     def _where(
         self, partitions: Sequence[str], names: Sequence[str], overlap: Mapping[str, float]
@@ -392,6 +393,13 @@ class _Waiting:
     begin_s: float  #: it does not start earlier, seconds from now
     own: bool  #: it may run in a partition of this queue
     awaits: tuple[Awaited, ...] = ()  #: jobs of this queue that it waits for
+    #: by the place of a task what it waits for besides
+    of_tasks: Mapping[int, Awaited] = field(default_factory=dict)
+
+    @property
+    def starts_by_itself(self) -> bool:
+        """Whether it waits for nodes alone."""
+        return not (self.begin_s or self.awaits or self.of_tasks)
 
 
 class _Tasks(Sequence[QueuedJob]):
@@ -433,9 +441,13 @@ class _Tasks(Sequence[QueuedJob]):
             return [self[one] for one in range(*place.indices(len(self)))]
         if not 0 <= place < len(self):
             raise IndexError(place)
-        one = self._waiting[bisect_right(self._ends, place)]
+        record = bisect_right(self._ends, place)
+        one = self._waiting[record]
         if (job := self._made.get(one.place)) is None:
             job = self._made[one.place] = self._make(one)
+        task = place - self._ends[record] + one.job.jobs
+        if task in one.of_tasks:
+            return replace(job, awaits=(*job.awaits, one.of_tasks[task]))
         return job
 
 

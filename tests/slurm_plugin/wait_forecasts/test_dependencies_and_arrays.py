@@ -56,6 +56,39 @@ def test_all_tasks_and_all_jobs_of_a_name_are_waited_for(kind):
     assert row.start_s - NOW == pytest.approx(30_000, rel=0.1)
 
 
+def test_each_task_waits_for_the_one_with_its_index():
+    """Task 1 runs and the two others start at once: all three end after so long.
+
+    The task 7 is there no more: what waits for it waits for nodes alone.
+    """
+    each = {"user": "alice", "name": "next", "tres": {"cpu": 8.0}, "limit_s": 10_000.0}
+    runs = running(21, "n0", end_s=NOW + 5_000, array_id=20, tasks="1", **each)
+    waits = pending(20, array_id=20, tasks="2-3", jobs=2, **each)
+    narrow = {"tres": {"cpu": 1.0}, "limit_s": 1_000.0, "user": "alice", "name": "then"}
+    behind = pending(
+        30, array_id=30, tasks="1-3,7", jobs=4, reason="Dependency",
+        dependency="aftercorr:20_*(unfulfilled)", **narrow,
+    )  # fmt: skip
+    made = outlooks()
+    attached(made, visible(runs, waits, behind))
+    starts = []
+    for task in (1, 2, 3, 7):
+        (row,) = queued(made, [30], [task], user=None, own="alice")
+        starts.append(row.start_s - NOW)
+    assert starts[:3] == pytest.approx([5_000, 10_000, 10_000], rel=0.1)
+    assert starts[3] < 4_000
+
+
+def test_each_of_one_job_waits_for_it_as_a_whole():
+    first = running(1, "n0", end_s=NOW + 5_000)
+    made = outlooks()
+    behind = pending(2, dependency="aftercorr:1(unfulfilled)", **BEHIND)
+    attached(made, visible(first, behind))
+    (row,) = queued(made, [], user=None, own="alice")
+    assert row.start_s - NOW == pytest.approx(5_000, rel=0.1)
+    assert row.condition == "if job 1 ends well"
+
+
 def test_a_job_behind_one_of_another_partition_starts_when_that_ends():
     nodes = [node(0), node(1, "other")]
     parts = [RawPartition(name="batch", default=True), RawPartition(name="other")]
@@ -73,7 +106,7 @@ def test_a_job_behind_one_of_another_partition_starts_when_that_ends():
         "", "afternotok:1(unfulfilled)", "afterok:1(failed)", "afterok:77(unfulfilled)",
         "afterany:1(unfulfilled)?afterany:2(unfulfilled)", "afterok:8(unfulfilled)",
         "afterburstbuffer:1(unfulfilled)", "after:1+10(unfulfilled)", "afterok:9(unfulfilled)",
-        "aftercorr:1(unfulfilled)", "\x00(unfulfilled),afterok:(unfulfilled)",
+        "aftercorr:77(unfulfilled)", "\x00(unfulfilled),afterok:(unfulfilled)",
     ],
 )  # fmt: skip
 def test_no_start_is_said_where_others_may_never_end_so(dependency):
