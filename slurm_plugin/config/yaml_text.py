@@ -1,8 +1,11 @@
 """YAML files into typed structures; errors name file, place and fix."""
 
 import re
+from collections.abc import Iterable, Iterator
+from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 import yaml
@@ -35,15 +38,15 @@ def load_yaml(text: str, *, name: str) -> Any:
         raise ConfigError(f"{name}: {place}{problem or 'not YAML'}") from error
 
 
-def convert(data: Any, kind: type[_Made], *, name: str) -> _Made:
-    """Make a structure of what a file called ``name`` holds.
+def convert(data: Any, kind: type[_Made], *, name: str, at: str = "") -> _Made:
+    """Make a structure of what a file called ``name`` holds, at a place in it.
 
     Raises ConfigError: a key is unknown, or a value wrong.
     """
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{name}: {_explain(str(error), kind)}") from error
+        raise ConfigError(f"{name}: {_explain(str(error), data, kind, at)}") from error
 
 
 class Loader(yaml.SafeLoader):
@@ -72,22 +75,97 @@ Loader.add_implicit_resolver(
 )
 
 
-def _explain(message: str, kind: type) -> str:
-    """Msgspec's message, with the place first and a near key where one is unknown."""
+def _explain(message: str, data: Any, kind: Any, at: str) -> str:
+    """Msgspec's message in words, with the place first and what there is where a word is wrong."""
     reason, _, place = message.partition(" - at ")
-    path = place.strip("`").removeprefix("$").lstrip(".")
+    of_key = place.startswith("`key` in ")
+    path, value, kinds = _resolve(place.removeprefix("`key` in ").strip("`"), data, kind)
+    path = (at + path).lstrip(".")
+    if of_key:
+        mappings = [one for one in kinds if get_origin(one) is dict]
+        key_kind = get_args(mappings[0])[0] if mappings else str
+        key = next(key for key in value if not _fits(key, key_kind))
+        return f"{path}: {key!r} is no key here; {_in_words(reason)}".lstrip(": ")
     if unknown := re.search(r"unknown field `(.+)`", reason):
-        place = f"{path}.{unknown[1]}".lstrip(".")
-        keys = [field.encode_name for field in msgspec.structs.fields(_type_at(path, kind))]
-        return f"{place}: unknown key; {did_you_mean(unknown[1], keys)}"
+        fields = msgspec.structs.fields(_only(kinds, msgspec.Struct))
+        left = [field.encode_name for field in fields if field.encode_name not in value]
+        return f"{path}.{unknown[1]}: unknown key; {did_you_mean(unknown[1], left)}".lstrip(".")
+    if missing := re.search(r"missing required field `(.+)`", reason):
+        return f"{path}.{missing[1]}: it is missing: give it".lstrip(".")
     if wrong := re.search(r"Invalid enum value '(.*)'", reason):
-        choices = [str(choice.value) for choice in _type_at(path, kind)]
+        choices = [str(choice.value) for choice in _only(kinds, Enum)]
         return f"{path}: {wrong[1]!r} is no choice; {did_you_mean(wrong[1], choices)}"
-    return f"{path}: {reason}" if path else reason
+    return f"{path}: {_in_words(reason)}" if path else _in_words(reason)
 
 
-def _type_at(path: str, kind: Any) -> Any:
-    for part in filter(None, re.sub(r"\[[^]]*\]", "", path).split(".")):
-        field_type = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}[part]
-        kind = next(iter(get_args(field_type)), field_type)
-    return kind
+#: What msgspec calls kinds of values -> what people do.
+_KINDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "nothing",
+}
+
+
+def _in_words(reason: str) -> str:
+    """Say what to give.
+
+    >>> _in_words("Expected `int | array`, got `str`")
+    'give a whole number or a list, not text'
+    """
+
+    def kinds(match: re.Match[str]) -> str:
+        return " or ".join(_KINDS.get(kind, kind) for kind in match[1].split(" | "))
+
+    text = re.sub(r"`([^`]+)`", kinds, reason)
+    return text.replace("Expected ", "give ", 1).replace(", got ", ", not ", 1)
+
+
+#: A step of a place: a field, an index of a list, or ``...`` for some value of a mapping.
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+
+
+def _resolve(place: str, value: Any, kind: Any) -> tuple[str, Any, list[Any]]:
+    """Give a place with the keys of mappings, the value there, and the types that it may have."""
+    path, kinds = "", [*_alternatives(kind)]
+    for name, index in _STEP.findall(place):
+        if name:
+            fields = msgspec.structs.fields(_only(kinds, msgspec.Struct))
+            kind = {field.encode_name: field.type for field in fields}[name]
+            path, value = f"{path}.{name}", value[name]
+        elif index == "...":
+            kind = get_args(_only(kinds, dict))[1]
+            key = next(key for key, part in value.items() if not _fits(part, kind))
+            path, value = f"{path}.{key}", value[key]
+        else:
+            kind = get_args(_only(kinds, tuple))[0]
+            path, value = f"{path}[{index}]", value[int(index)]
+        kinds = [*_alternatives(kind)]
+    return path, value, kinds
+
+
+def _alternatives(kind: Any) -> Iterator[Any]:
+    """Give the types of which a value may be any."""
+    if get_origin(kind) is Annotated:
+        yield from _alternatives(get_args(kind)[0])
+    elif get_origin(kind) in (Union, UnionType):
+        for part in get_args(kind):
+            yield from _alternatives(part)
+    else:
+        yield kind
+
+
+def _only(kinds: Iterable[Any], base: type) -> Any:
+    """Give the first of some types that is of a kind."""
+    return next(kind for kind in kinds if issubclass(get_origin(kind) or kind, base))
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True

@@ -58,7 +58,7 @@ def _plan(args: argparse.Namespace, state: Path) -> int:
     text = text_of(args.workflow, args.site, args.trace)
     flow = parse(text, name=str(args.workflow))
     now_s = time.time()
-    deadline_s = _deadline(args.deadline, flow, now_s)
+    deadline_s = _deadline(args, flow, now_s)
     with waiting("planning"):
         problem = _problem(args, flow, None)
         try:
@@ -106,15 +106,15 @@ def _again(args: argparse.Namespace, submitted: state_file.Submitted) -> Replan 
         raise NoHistory(str(error.args[0])) from error
 
 
-def _deadline(chosen_s: int | None, flow: Workflow, now_s: float) -> float | None:
-    if chosen_s is not None:
-        return float(chosen_s)
+def _deadline(args: argparse.Namespace, flow: Workflow, now_s: float) -> float | None:
+    if args.deadline is not None:
+        return float(args.deadline)
     if not flow.deadline:
         return None
     try:
         return float(parse_time(flow.deadline, now_s=now_s))
     except ValueError as error:
-        raise ConfigError(f"deadline: {error}") from error
+        raise ConfigError(f"{args.workflow}: deadline: {error}") from error
 
 
 def _submit(

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from sacct_ingest.errors import ConfigError
-from slurm_plugin.config.yaml_text import convert, load_yaml
 
 #: What a word of a command line is not followed or preceded by where it is a whole path.
 _PATH = r"[\w./-]"
@@ -58,18 +57,17 @@ class SiteText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     deadline: str = ""
 
 
-def with_site(flow: ForeignWorkflow, site: str, *, name: str) -> str:
+def with_site(flow: ForeignWorkflow, given: SiteText, *, name: str) -> str:
     """Give the text of the workflow's own file.
 
-    site: text of the site's file, called ``name``.
-    Raises ConfigError: the file has a wrong key, or ``data`` is none of its storages.
+    given: what the site's file called ``name`` holds.
+    Raises ConfigError: ``data`` is none of its storages, or there is no task of some run time.
     """
-    given = convert(load_yaml(site, name=name), SiteText, name=name)
     data = given.data or next(iter(given.storages), "")
     if data not in given.storages:
         among = ", ".join(given.storages) or "none"
         raise ConfigError(f"{name}: data: {data!r} is not among the storages: {among}")
-    folder = Path(str((given.storages[data] or {}).get("path", "")))
+    folder = Path(given.storages[data]["path"])
     flow = replace(flow, tasks=tuple(_without_elsewhere(flow.tasks, folder)))
     written = {file for task in flow.tasks for file in task.writes}
     read = {file for task in flow.tasks for file in task.reads}

@@ -52,7 +52,19 @@ def text_of(path: Path, site: Path | None = None, trace: Path | None = None) -> 
     of_trace = {"trace": read_text(trace)} if trace else {}
     if trace and read is not engine_dags.dag:
         raise ConfigError(f"{name}: only a DAG of Nextflow has a --trace")
-    return foreign.with_site(read(text, name=name, **of_trace), read_text(site), name=str(site))
+    return foreign.with_site(read(text, name=name, **of_trace), _site(site), name=str(site))
+
+
+def _site(path: Path) -> foreign.SiteText:
+    """Read a site's file; its parts are those of a workflow, which stand for themselves."""
+    name = str(path)
+    site = convert(load_yaml(read_text(path), name=name), foreign.SiteText, name=name)
+    storages, places = (_section(name, section, site) for section in ("storages", "places"))
+    _check_sites(name, storages, places, _links(name, site.links))
+    for key, value in site.run_times.items():
+        if not _converted(f"{name}: run_times.{key}", _seconds, value):
+            raise ConfigError(f"{name}: run_times.{key}: give a time above zero")
+    return site
 
 
 def _foreign(text: str) -> Callable[..., foreign.ForeignWorkflow] | None:
@@ -71,14 +83,8 @@ def parse(text: str, *, name: str) -> workflow.Workflow:
 
     Raises ConfigError: see :func:`load`.
     """
-    document = convert(load_yaml(text, name=name), WorkflowText, name=name)
-    sections: dict[str, dict[str, Any]] = {
-        section: {
-            str(key): _read(f"{name}: {section}.{key}", str(key), entry, kind)
-            for key, entry in getattr(document, section).items()
-        }
-        for section, kind in _SECTIONS.items()
-    }
+    document = convert(_decoded(text, name), WorkflowText, name=name)
+    sections = {section: _section(name, section, document) for section in _SECTIONS}
     flow = workflow.Workflow(
         name=document.name or re.sub(r"\W", "-", Path(name).stem),
         links=_links(name, document.links),
@@ -92,11 +98,28 @@ def parse(text: str, *, name: str) -> workflow.Workflow:
         raise ConfigError(f"{name}: {error}") from error
 
 
+def _decoded(text: str, name: str) -> Any:
+    """Read JSON, as a workflow of another system is passed on, or YAML, to which 1e-5 is text."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return load_yaml(text, name=name)
+
+
+def _section(name: str, section: str, document: WorkflowText | foreign.SiteText) -> dict[str, Any]:
+    """Make the entries of one section of a file."""
+    entries: dict[str, Any] = getattr(document, section)
+    kind = _SECTIONS[section]
+    return {
+        key: _read(name, f"{section}.{key}", key, entry, kind) for key, entry in entries.items()
+    }
+
+
 def _links(name: str, entries: list[Any]) -> dict[tuple[str, str], workflow.NetworkLink]:
     """Make links, each for both ways where it does not say otherwise."""
     made: dict[tuple[str, str], workflow.NetworkLink] = {}
     for index, entry in enumerate(entries):
-        link = _read(f"{name}: links[{index}]", "link", entry, workflow.NetworkLink)
+        link = _read(name, f"links[{index}]", "link", entry, workflow.NetworkLink)
         made[link.source, link.target] = link
         if not link.one_way:
             back = replace(link, source=link.target, target=link.source)
@@ -104,33 +127,40 @@ def _links(name: str, entries: list[Any]) -> dict[tuple[str, str], workflow.Netw
     return made
 
 
-def _read(where: str, key: str, entry: Any, kind: type[_Made]) -> _Made:
+def _read(name: str, at: str, key: str, entry: Any, kind: type[_Made]) -> _Made:
+    """Make an entry of a file called ``name``; ``at`` is its place there."""
+    where = f"{name}: {at}"
     if not _NAME.fullmatch(key):
         raise ConfigError(f"{where}: a name is of letters, digits, _ and -")
     if not isinstance(entry, dict | None):
-        return convert(entry, kind, name=where)
+        return convert(entry, kind, name=name, at=at)
     # An empty value is one that is not there.
     given = {
         k: v for k, v in (entry or {}).items() if v is not None or k not in (*_VALUES, "run_time")
     }
     if "name" in given:
-        raise ConfigError(f"{where}: name: unknown key; its name is {key}")
-    for field in (*_VALUES, "run_time"):
-        try:
-            if field == "run_time" and field in given:
-                # A single one is that of the fewest nodes.
-                value, low = given[field], given.get("nodes", (1,))[0]
-                table = value if isinstance(value, dict) else {low: value}
-                times = convert(table, dict[int, str | float], name=f"{where}.{field}")
-                given[field] = {n: _seconds(time) for n, time in sorted(times.items())}
-            elif field in given:
-                given[field] = _VALUES[field](given[field])
-        except ValueError as error:
-            raise ConfigError(f"{where}.{field}: {error}") from error
-    made = convert({**given, "name": key}, kind, name=where)
+        raise ConfigError(f"{where}.name: unknown key; its name is {key}")
+    for field in given.keys() & _VALUES:
+        given[field] = _converted(f"{where}.{field}", _VALUES[field], given[field])
+    if "run_time" in given:
+        # A single one is that of the fewest nodes.
+        value, low = given["run_time"], given.get("nodes", (1,))[0]
+        table = value if isinstance(value, dict) else {low: value}
+        times = convert(table, dict[int, str | float], name=name, at=f"{at}.run_time")
+        given["run_time"] = {
+            n: _converted(f"{where}.run_time", _seconds, time) for n, time in sorted(times.items())
+        }
+    made = convert({**given, "name": key}, kind, name=name, at=at)
     if isinstance(made, workflow.PlanSite) and not made.partition:
         return replace(made, partition=key)
     return made
+
+
+def _converted(where: str, meaning: Callable[[object], Any], value: object) -> Any:
+    try:
+        return meaning(value)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def _range(value: object) -> tuple[int, int]:
@@ -174,9 +204,7 @@ _VALUES: dict[str, Callable[[object], object]] = {
 
 
 def _check_names(flow: workflow.Workflow, name: str) -> None:
-    for place in flow.places.values():
-        where = f"{name}: places.{place.name}.storage"
-        _check_references(where, [place.storage], flow.storages, "storages")
+    _check_sites(name, flow.storages, flow.places, flow.links)
     for file in flow.files.values():
         where = f"{name}: files.{file.name}"
         _check_references(f"{where}.at", file.at, flow.storages, "storages")
@@ -188,10 +216,23 @@ def _check_names(flow: workflow.Workflow, name: str) -> None:
         _check_references(f"{where}.writes", task.writes, flow.files, "files")
         _check_references(f"{where}.after", task.after, flow.tasks, "tasks")
         _check_references(f"{where}.places", task.places, flow.places, "places")
-    if not (flow.storages and flow.places and flow.tasks):
-        raise ConfigError(f"{name}: give at least one each of storages, places and tasks")
-    for link in flow.links:
-        _check_references(f"{name}: links: {' to '.join(link)}", link, flow.storages, "storages")
+    if not flow.tasks:
+        raise ConfigError(f"{name}: tasks: give at least one")
+
+
+def _check_sites(
+    name: str,
+    storages: Mapping[str, workflow.Storage],
+    places: Mapping[str, workflow.PlanSite],
+    links: Iterable[tuple[str, str]],
+) -> None:
+    for place in places.values():
+        where = f"{name}: places.{place.name}.storage"
+        _check_references(where, [place.storage], storages, "storages")
+    for link in links:
+        _check_references(f"{name}: links: {' to '.join(link)}", link, storages, "storages")
+    if not (storages and places):
+        raise ConfigError(f"{name}: {'places' if storages else 'storages'}: give at least one")
 
 
 def _check_references(

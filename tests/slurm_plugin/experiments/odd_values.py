@@ -19,7 +19,7 @@ _Path = tuple[str | int, ...]
 def with_value(text: str, value: Any) -> Iterator[tuple[_Path, str]]:
     """Give a file with the value at each place in turn, and that place."""
     document = yaml.safe_load(text)
-    for path in _paths(document):
+    for path in paths(document):
         changed = deepcopy(document)
         parent = changed
         for key in path[:-1]:
@@ -28,9 +28,10 @@ def with_value(text: str, value: Any) -> Iterator[tuple[_Path, str]]:
         yield path, yaml.safe_dump(changed)
 
 
-def _paths(value: Any, at: _Path = ()) -> Iterator[_Path]:
+def paths(value: Any, at: _Path = ()) -> Iterator[_Path]:
+    """Give the place of each value in a document."""
     if at:
         yield at
     if isinstance(value, dict | list):
         for key, part in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _paths(part, (*at, key))
+            yield from paths(part, (*at, key))
