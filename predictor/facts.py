@@ -114,3 +114,13 @@ class Longest:
     nodes: int
     time_s: float
     cut_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SeenNodes:
+    """Nodes of a partition, as far as runs show them: each node may have more."""
+
+    nodes: int  #: how many were seen
+    settled: bool  #: the newer half of the runs names no others than the older one
+    cpus: int  #: most that a run had on a node
+    gpus: int  #: likewise

@@ -27,7 +27,6 @@ from predictor.refit.site_records import (
     cluster_nodes_of,
     next_basis,
     pasts_are_due,
-    put_neighbours,
     put_pasts,
     put_site,
     read_basis,
@@ -35,8 +34,8 @@ from predictor.refit.site_records import (
 from predictor.refit.user_turns import TimeLimit, UserTurns
 from predictor.sample import Sample
 from predictor.stored_table import models_version
-from predictor.tables.resource_use import node_cpus, node_gpus
 from predictor.tables.samples import samples_of
+from predictor.tables.seen_nodes import seen_nodes
 from predictor.tables.settings import TableSettings
 from predictor.types import HISTORY, Verdict
 from predictor.waits.history import NEWEST
@@ -143,17 +142,16 @@ def refit(  # noqa: PLR0913 - each by its name
         any_order = partial(changed_runs, store, shared, UserTurns(turns.only), {}, chosen.recent)
         first = entries or first_entries(any_order, chosen)
         basis = next_basis(store, basis, digest, pooled_errors(first))
+    seen = seen_nodes(newest)
     chosen = replace(
         chosen,
         pooled=basis.pooled,
         cluster_nodes=cluster_nodes_of(store, newest),
-        node_cpus=node_cpus(newest),
-        node_gpus=node_gpus(newest),
+        node_cpus={"/".join(place): nodes.cpus for place, nodes in seen.items()},
+        node_gpus=max((nodes.gpus for nodes in seen.values()), default=0),
     )
     if whole or anew or (waiting and pasts_are_due(store, newest, now_s)):
-        put_neighbours(store, now_s, len(newest))
-        if queues:
-            put_pasts(store, newest, chosen.node_cpus)
+        put_pasts(store, newest, seen, now_s, queues=queues)
     del newest  # they take as much memory as all else
     fitted = 0
     may_go_on = time_limit.may_go_on if time_limit else lambda _: True

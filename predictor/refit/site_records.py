@@ -5,16 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence, Sized
 
 import msgspec
 
+from predictor.facts import SeenNodes
 from predictor.level.record import PooledErrors
 from predictor.neighbours import MOST_JOBS, collect
-from predictor.waits.backtest import node_names
+from predictor.tables.seen_nodes import named_nodes
 from predictor.waits.history import queue_past
 from predictor.waits.workload import encode as encode_past
 from sacct_ingest.store import RecordRow, RunRow, Store
-from sacct_ingest.store.fits import BASIS, NEIGHBOURS, NODE_CPUS, OUTLOOK, PASTS_MADE, QUEUE
+from sacct_ingest.store.fits import BASIS, NEIGHBOURS, OUTLOOK, PASTS_MADE, QUEUE, SEEN_NODES
 
-#: Newest runs whose nodes say how many a cluster has.
-_LISTS = 2_000
 #: The pasts of queues are made anew after that time ...
 _PASTS_EVERY_S = 3600.0
 #: ... or with so many times the runs.
@@ -62,13 +61,8 @@ def cluster_nodes_of(store: Store, newest: Sequence[RunRow]) -> int:
         sizes += [partition["nodes"] for partition in outlook["partitions"]]
     if sizes:
         return max(sizes)
-    latest = newest[:_LISTS]
-    middle = len(latest) // 2
-    newer = node_names(row.node_list for row in latest[:middle])
-    older = node_names(row.node_list for row in latest[middle:])
-    if not (newer or older):
-        return max((row.nodes for row in latest), default=0)
-    return len(older) if newer <= older else 0
+    nodes, settled = named_nodes(newest)
+    return nodes if settled else 0
 
 
 def pasts_are_due(store: Store, newest: Sized, now_s: float) -> bool:
@@ -80,16 +74,44 @@ def pasts_are_due(store: Store, newest: Sized, now_s: float) -> bool:
     return abs(now_s - then_s) >= _PASTS_EVERY_S or len(newest) >= _MORE_RUNS * runs
 
 
-def put_neighbours(store: Store, now_s: float, runs: int) -> None:
+def put_pasts(
+    store: Store,
+    newest: Sequence[RunRow],
+    seen: Mapping[tuple[str, str], SeenNodes],
+    now_s: float,
+    *,
+    queues: bool,
+) -> None:
+    """Leave what the newest runs say of all jobs: those to compare with, nodes, and queues.
+
+    seen: what they show of nodes, by cluster and partition.
+    queues: leave the past of each cluster's queue for nimod, too.
+    """
+    _put_neighbours(store, now_s, len(newest))
+    _put_seen(store, seen)
+    if queues:
+        _put_queues(store, newest)
+
+
+def _put_neighbours(store: Store, now_s: float, runs: int) -> None:
     """Leave the jobs that commands without runs are compared with, and when that was."""
     put_site(store, PASTS_MADE, msgspec.json.encode((now_s, runs)).decode())
     past_jobs = collect(store.runs.newest(2 * MOST_JOBS, texts=True))
     put_site(store, NEIGHBOURS, msgspec.json.encode(past_jobs).decode())
 
 
-def put_pasts(store: Store, newest: Iterable[RunRow], node_cpus: Mapping[str, int]) -> None:
-    """Leave the past of each cluster's queue for nimod, and how many CPUs its nodes have."""
-    put_site(store, NODE_CPUS, msgspec.json.encode(node_cpus).decode())
+def _put_seen(store: Store, seen: Mapping[tuple[str, str], SeenNodes]) -> None:
+    """Leave what runs show of each cluster's nodes, by partition."""
+    clusters: dict[str, dict[str, SeenNodes]] = defaultdict(dict)
+    for (cluster, partition), nodes in seen.items():
+        clusters[cluster][partition] = nodes
+    for cluster, partitions in clusters.items():
+        payload = msgspec.json.encode(partitions).decode()
+        store.records.put(RecordRow(level=SEEN_NODES, key=cluster, payload=payload))
+
+
+def _put_queues(store: Store, newest: Iterable[RunRow]) -> None:
+    """Leave the past of each cluster's queue for nimod."""
     clusters: dict[str, list[RunRow]] = defaultdict(list)
     for run in newest:
         clusters[run.cluster].append(run)

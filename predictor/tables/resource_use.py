@@ -37,23 +37,11 @@ def resource_uses(rows: Iterable[RunRow]) -> tuple[ResourceUse, ...]:
     return tuple(ResourceUse(unit, *_record(shares)) for unit, shares in made if shares)
 
 
-def node_cpus(runs: Iterable[RunRow]) -> dict[str, int]:
-    """Most CPUs that a run had on a node, by cluster and partition: so many are a whole node."""
-    most: dict[str, int] = {}
-    for run in runs:
-        if run.nodes > 0:
-            place = f"{run.cluster}/{run.partition}"
-            most[place] = max(most.get(place, 0), run.cpus // run.nodes)
-    return most
-
-
-def node_gpus(runs: Iterable[RunRow]) -> int:
-    """Most GPUs that a run had on a node; 0: none had any."""
-    return max((-(-(run.gpus or 0) // run.nodes) for run in runs if run.nodes > 0), default=0)
-
-
 def had_whole_nodes(run: RunRow, most: Mapping[str, int]) -> bool:
-    """Whether no other job can have run on the nodes of a run; ``most`` is of `node_cpus`."""
+    """Whether no other job can have run on the nodes of a run.
+
+    most: most CPUs that a run had on a node, by ``cluster/partition``: so many are a whole node.
+    """
     whole = most.get(f"{run.cluster}/{run.partition}")
     return whole is not None and 0 < whole * run.nodes <= run.cpus
 

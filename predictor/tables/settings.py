@@ -18,8 +18,9 @@ class TableSettings:
     are the node types in the site's profiles.  A history reads the last ``recent`` runs and keeps
     separate figures for the last ``limits`` time limits requested in them.  ``pooled``: errors of
         all applications.  ``memory_margin`` is the ratio to what was ever needed that jobs may get.
-    ``cluster_nodes`` bounds the runs that would help most; 0: unknown.  ``node_cpus``: see
-    `predictor.tables.resource_use`.  ``sized``: of an identity whose run times numbers explain.
+    ``cluster_nodes`` bounds the runs that would help most; 0: unknown.  ``node_cpus``:
+    most CPUs that a run had on a node, by ``cluster/partition``.  ``sized``: of an identity whose
+    run times numbers explain.
     """
 
     confidence: float = 0.9

@@ -173,8 +173,6 @@ _OF_RECORDED = of_identity(records)
 SITE = ("site", "")
 #: The part of that which all tables rest on.
 BASIS = ("site", "basis")
-#: CPUs of a node by cluster and partition, as JSON.
-NODE_CPUS = ("site", "node_cpus")
 #: The past jobs that commands without runs are compared with, as JSON.
 NEIGHBOURS = ("site", "neighbours")
 #: When the pasts of the queues were made, seconds since the epoch, and of how many runs, as JSON.
@@ -182,6 +180,8 @@ PASTS_MADE = ("site", "pasts made")
 #: Levels of what is held by cluster: errors of estimated waits, how jobs came to the queue, and
 #: what new jobs have to expect.
 WAITS, QUEUE, OUTLOOK = "waits", "queue", "outlook"
+#: Likewise: the nodes of each partition as Slurm has them, and as far as runs show them.
+NODES, SEEN_NODES = "nodes", "seen_nodes"
 #: Fields of jobs that nimod leaves alone for good: limits to plan with, node counts.
 CLOSED_LIMITS, CLOSED_COUNTS = "closed_limits", "closed_counts"
 

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
 from predictor.stored_table import is_current
@@ -30,7 +31,7 @@ from slurm_plugin.config.settings import data_folder
 from slurm_plugin.decision.submitted_job import identity_of
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.job_request import user_name
-from slurm_plugin.slurm.slurm_conf import cluster_name
+from slurm_plugin.slurm.slurm_conf import CONFIG, cluster_name, read_settings
 from slurm_plugin.store_access import count_outdated, open_store
 from slurm_plugin.text.formatting import count
 
@@ -187,6 +188,7 @@ def _read_in_turn(
         with locked(path, waiting=lambda: _say(program, "another process reads; waiting for it")):
             if not _due(store, pause_s):
                 return None
+            _ask_nodes(store, config)
             try:
                 done = _read(store, config)
                 # With PrivateData it hides the jobs of a user without an association.
@@ -202,6 +204,25 @@ def _read_in_turn(
             f"{path}: {error.strerror or error}: where its file system has no locks, set "
             "XDG_DATA_HOME to one that has"
         ) from error
+
+
+def _ask_nodes(store: Store, config: Config) -> None:
+    """Keep the nodes of this cluster as Slurm shows them; without an answer, those of before."""
+    from sacct_ingest.store.fits import NODES  # noqa: PLC0415 - the database is heavy
+    from sacct_ingest.store.rows import RecordRow  # noqa: PLC0415
+    from slurm_plugin.slurm import sources  # noqa: PLC0415 - not for each answer
+    from slurm_plugin.slurm.known_nodes import known_nodes  # noqa: PLC0415
+    from slurm_plugin.slurm.snapshot import build  # noqa: PLC0415
+
+    ask = partial(commands.run, timeout_s=config.local.timeout_s)
+    with suppress(SlurmError):
+        conf = read_settings(ask(CONFIG))
+        if conf.cluster != config.cluster:
+            return  # Slurm shows the nodes of another one
+        raw = sources.read_text("", ask(sources.SINFO), ask(sources.PARTITIONS))
+        view = build(raw, conf, cluster=conf.cluster, taken_s=time.time())
+        payload = msgspec.json.encode(known_nodes(view)).decode()
+        store.records.put(RecordRow(level=NODES, key=conf.cluster, payload=payload))
 
 
 def _due(store: Store, pause_s: float) -> bool:

@@ -329,10 +329,24 @@ def _lower(advice: Advice, decided: choosing.Decision, table: PredictionTable) -
 
 def _idle(case: Situation, table: PredictionTable) -> Supply:
     """Stand in for a cluster without a view: empty, and no larger than it or the table is known."""
-    known = case.supply.most if case.supply else table.in_cluster
+    if (supply := case.supply) is not None:
+        free = profile([(case.now_s, supply.most)])
+        nodes = supply.unit is Unit.NODES
+        return replace(
+            supply,
+            free=free,
+            free_by_limits=free,
+            free_in_all=None if nodes else profile([(case.now_s, supply.total)]),
+            waiting=0,
+            waiting_mean=0.0,
+            outlook=None,
+            promised=False,
+            ahead=0.0,
+            blocked_s=-inf,
+        )
     ran = table.nodes if table.is_guess else [one.nodes for one in ran_on(table)]
     # What neither runs nor the cluster's nodes show there may not be.
-    size = known or max([table.widest, *ran, case.request.asked or case.request.low])
+    size = table.in_cluster or max([table.widest, *ran, case.request.asked or case.request.low])
     size = min(size, max(table.nodes[-1], case.request.asked or case.request.low))
     free = profile([(case.now_s, size)])
     nodes = case.request.unit is Unit.NODES

@@ -319,11 +319,11 @@ class DecisionService:
         return messages.announced(self._decide(case), case.request, advice.nodes)
 
     def advise_at(self, job: Job, places: Sequence[PartitionContext], *, now_s: float) -> Advice:
-        """Advise without a view of the cluster, as if all nodes were free.
+        """Advise without a view of the queue, as if all nodes were free.
 
         One advice for each place where the job may run; one for all where node types do not matter.
         """
-        case = self._contexts.build(job, now_s, guess=True)
+        case = self._on_enough_nodes(job, now_s, private=False)
         if case.table is None or not case.table.node_type:
             return self._advice(case)
         choices = [

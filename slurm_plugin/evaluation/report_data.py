@@ -23,7 +23,7 @@ from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.sharing import is_shared
 from sacct_ingest.store import DecisionSelection, RecordRow
-from sacct_ingest.store.fits import NODE_CPUS, QUEUE, WAITS
+from sacct_ingest.store.fits import QUEUE, SEEN_NODES, WAITS
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.diagnoses import problems, records_of
 from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally, QueueEstimates, select
@@ -139,7 +139,11 @@ def _is_kept(day: int, last: int) -> bool:
 
 def _empty(store: "Store", config: Config) -> tuple[OutcomeTally, str]:
     """Give empty sums, and a digest of what they are made with."""
-    node_cpus = msgspec.json.decode(store.records.find(*NODE_CPUS) or "{}")
+    node_cpus = {
+        f"{cluster}/{partition}": seen["cpus"]
+        for cluster, payload in sorted(store.records.of_level(SEEN_NODES).items())
+        for partition, seen in msgspec.json.decode(payload).items()
+    }
     made_with = config.fit.confidence, config.energy, node_cpus
     tally = OutcomeTally(*made_with)
     made = version("nimo-slurm"), [*vars(tally)], made_with

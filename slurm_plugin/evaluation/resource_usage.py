@@ -197,7 +197,7 @@ class EnergyUse:
 
 
 class EnergyTally:
-    """Adds up jobs that ended; node_cpus: see `predictor.tables.resource_use`."""
+    """Adds up jobs that ended; node_cpus: see `predictor.tables.settings`."""
 
     def __init__(self, energy: Energy, node_cpus: Mapping[str, int]) -> None:
         self._energy, self._node_cpus = energy, node_cpus

@@ -113,6 +113,7 @@ class Daemon:
             },
             clock=time.time,
             cluster=lambda: self._service.cluster.name if self._service.cluster else "",
+            view=lambda: self._service.cluster,
         )
         self._answers = AnswerProcess(
             partial(StateSender, self._service, self._outlooks, self._others.views)

@@ -13,13 +13,17 @@ from itertools import islice
 from math import inf
 from typing import TypeVar
 
+import msgspec
+
 from predictor.neighbours import Neighbours
 from sacct_ingest.errors import RowRefused, StoreError
 from sacct_ingest.records import DecisionRow, Probe, Resource
 from sacct_ingest.store import RecordRow, RejectRow, Store
-from sacct_ingest.store.fits import NEIGHBOURS, OUTLOOK, QUEUE, WAITS
+from sacct_ingest.store.fits import NEIGHBOURS, NODES, OUTLOOK, QUEUE, WAITS
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol.status_messages import WaitAccuracy, judge
+from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.known_nodes import known_nodes
 from slurm_plugin.slurm.operator_updates import ClosedFields
 from slurm_plugin.wait_forecasts.forecasts import Outlooks
 
@@ -34,6 +38,8 @@ _SLICE, _PAUSE_S = 100, 0.003
 _WAITS_EVERY_S, _WAITS_OF_S, _WAITS = 600.0, 28 * 86_400.0, 2_000
 #: Links between clusters are read this often, the latest measurements of each series of 30 days.
 _LINKS_EVERY_S, _LINKS_OF_S, _LINK = 60.0, 30 * 86_400.0, 100
+#: The cluster's nodes are left for answers without nimod, where they changed.
+_NODES_EVERY_S = 600.0
 
 
 @dataclass(kw_only=True)
@@ -49,6 +55,8 @@ class StoreLink:
     publish: Callable[[PredictionLookup], None]  #: takes new tables, in the thread that visits
     #: name of the cluster, for decisions made before it was read; empty until then
     cluster: Callable[[], str]
+    #: gives the latest view of the cluster, whose nodes are left in the store
+    view: Callable[[], Cluster | None] = lambda: None
     #: take now and then how near predicted waits came, and which jobs outlasted their plans
     publish_waits: Callable[[WaitAccuracy], None] = lambda _: None
     publish_outlasted: Callable[[list[tuple[str, bool]]], None] = lambda _: None
@@ -72,7 +80,8 @@ class StoreLink:
         self._record_read = False
         self._past_of: int | None = None
         self._past_elsewhere: dict[str, int | None] = {}
-        self._waits_s = self._links_s = -inf
+        self._waits_s = self._links_s = self._nodes_s = -inf
+        self._nodes = ""
         self._waiting: deque[DecisionRow] = deque()
         self._lost = 0
         self._written: deque[DecisionRow] = deque(maxlen=_BATCH)
@@ -117,6 +126,8 @@ class StoreLink:
                 if links != self._published_links:
                     self._published_links = links
                     self.publish_links(links)
+            if now_s - self._nodes_s >= _NODES_EVERY_S:
+                self._leave_nodes(store, now_s)
             self._exchange_closed(store)
             self._exchange_record(store)
         except StoreError as error:
@@ -127,6 +138,16 @@ class StoreLink:
             self.trouble = text
         else:
             self.trouble = ""
+
+    def _leave_nodes(self, store: Store, now_s: float) -> None:
+        """Leave the nodes of the cluster, once Slurm has shown them."""
+        if (view := self.view()) is None:
+            return
+        self._nodes_s = now_s
+        payload = msgspec.json.encode(known_nodes(view)).decode()
+        if payload != self._nodes:
+            store.records.put(RecordRow(level=NODES, key=view.name, payload=payload))
+            self._nodes = payload
 
     def _links(self, store: Store, now_s: float) -> dict[str, list[Probe]]:
         """Read what was measured on the way from this cluster's host to those of others."""

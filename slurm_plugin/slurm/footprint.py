@@ -70,7 +70,7 @@ def footprint(job: ResourceRequest, rules: NodeRules | None) -> Footprint:
     mem_node, mem_cpu = _memory(job, rules)
     cpus = _tasks(job) * (job.cpus_per_task or 1)
     if job.cpus_per_tres:
-        cpus = max(cpus, _gpus(job) * (gpu_count(job.cpus_per_tres) or 0))
+        cpus = max(cpus, gpus_on_node(job) * (gpu_count(job.cpus_per_tres) or 0))
     alone = job.shared == _EXCLUSIVE or rules.exclusive
     most, least = rules.max_mem_cpu_mib, 0
     if most and mem_cpu > most:
@@ -135,7 +135,7 @@ def _memory(job: ResourceRequest, rules: NodeRules) -> tuple[float, float]:
     return (inf, 0.0) if rules.mem_cpu_mib is None else (0.0, rules.mem_cpu_mib)
 
 
-def _gpus(job: ResourceRequest) -> int:
+def gpus_on_node(job: ResourceRequest) -> int:
     """GPUs on a node, where they are dealt out evenly."""
     on_node = gpu_count(job.tres_per_node) or (gpu_count(job.tres_per_task) or 0) * _tasks(job)
     in_all, nodes = gpu_count(job.tres_per_job) or 0, job.max_nodes or job.min_nodes or 1

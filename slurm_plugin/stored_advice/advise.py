@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import msgspec
+
+from predictor.facts import SeenNodes
 from predictor.neighbours import Neighbours
 from predictor.prediction_table import PredictionTable
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.runs.layout import Layout
 from sacct_ingest.runs.submission import SCRIPT
 from sacct_ingest.store import FitRow, RunRow, Store
-from sacct_ingest.store.fits import NEIGHBOURS
+from sacct_ingest.store.fits import NEIGHBOURS, NODES, SEEN_NODES
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup, shared_by
 from slurm_plugin.decision.service import DecisionService
@@ -16,7 +19,9 @@ from slurm_plugin.decision.situation import PartitionContext
 from slurm_plugin.decision.submitted_job import identity_of
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.protocol.request_messages import Job
+from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.job_request import make_job
+from slurm_plugin.slurm.known_nodes import KnownNodes, idle_cluster, nodes_of_runs
 from slurm_plugin.store_access import last_runs, open_store
 from slurm_plugin.stored_advice.usual_job import UsualJob, usual_job
 
@@ -31,7 +36,8 @@ def advise(job: Job, config: Config, *, now_s: float) -> Advice:
     identity = identity_of(job)
     with open_store(config) as store:
         tables, places = _read(store, job, config, identity)
-    return _advised(job, config, tables, places, now_s=now_s)
+        cluster = _cluster(store, job, config.cluster, now_s=now_s)
+    return _advised(job, config, tables, cluster, places, now_s=now_s)
 
 
 def advise_usual(
@@ -50,7 +56,8 @@ def advise_like(store: Store, usual: UsualJob, config: Config, *, now_s: float) 
     """Advise on a job with these options that is like a run: tables are found by its keys."""
     job = make_job(usual.fields())
     tables, places = _read(store, job, config, usual.run.identity, usual.run)
-    return _advised(job, config, tables, places, now_s=now_s)
+    cluster = _cluster(store, job, config.cluster or usual.run.cluster, now_s=now_s)
+    return _advised(job, config, tables, cluster, places, now_s=now_s)
 
 
 def tables_like(store: Store, usual: UsualJob, config: Config) -> PredictionLookup:
@@ -62,12 +69,15 @@ def _advised(
     job: Job,
     config: Config,
     tables: PredictionLookup,
+    cluster: Cluster | None,
     places: Sequence[PartitionContext],
     *,
     now_s: float,
 ) -> Advice:
     advisor = DecisionService(config, new_id=str)
     advisor.tables = tables
+    if cluster is not None:
+        advisor.cluster = cluster
     return advisor.advise_at(job, places, now_s=now_s)
 
 
@@ -119,6 +129,25 @@ def _read(
         return tables, []
     ran = store.sums.partition_types()
     return tables, places_of(table, ran, config.cluster, job.partition)
+
+
+def _cluster(store: Store, job: Job, name: str, *, now_s: float) -> Cluster | None:
+    """Give a cluster without its jobs, as Slurm showed it or else its runs do; None: neither did.
+
+    name: of the cluster; empty: the only one of the store.
+    """
+    shown, seen = store.records.of_level(NODES), store.records.of_level(SEEN_NODES)
+    clusters = {*shown, *seen}
+    if not name and len(clusters) == 1:
+        (name,) = clusters
+    if name in shown:
+        known = msgspec.json.decode(shown[name], type=KnownNodes)
+    elif name in seen:
+        of_runs = msgspec.json.decode(seen[name], type=dict[str, SeenNodes])
+        known = nodes_of_runs(of_runs, job)
+    else:
+        return None
+    return idle_cluster(known, name, now_s=now_s)
 
 
 def _payload(row: FitRow) -> tuple[str, str, str]:
