@@ -60,18 +60,15 @@ sleep 95
 
 def prepare(day: Day) -> None:
     """Scripts, and runs of the days before."""
-    chance, site = Random(1), day.site
-    scripts = {
+    chance = Random(1)
+    day.write_scripts({
         "ada": {"heat.sh": HEAT},
         "ben": {"threads.sh": THREADS, "new.sh": HEAT.replace("heat", "new"), "slow.sh": SLOW},
         "chen": {"nightly.sh": NIGHTLY, "other.sh": STUDY.replace("15", "18")},
         "dina": {"model.sh": MODEL, "sweep.sh": SWEEP, "input.sh": MODEL},
         "emil": {"solver.sh": SOLVER},
         "fatma": {"mpi.sh": MPI, "mpi1.sh": MPI.replace("--time", "--nodes=1 --time")},
-    }
-    for user, files in scripts.items():
-        for name, text in files.items():
-            site.write(user, name, text)
+    })  # fmt: skip
     _serial(day, chance)
     _parallel(day, chance)
 
@@ -122,18 +119,15 @@ def _parallel(day: Day, chance: Random) -> None:
 
 @situation("A script that never ran, with a range", "how many nodes, which limit")
 def never_ran(day: Day) -> str:
-    day.do("ben", "nimo-advise new.sh")
-    job = day.submit("ben", "new.sh")
+    job = day.advise_and_submit("ben", "new.sh")
     return day.fact(job)
 
 
 @situation("The same range again and again on an idle cluster", "that NIMO learns how it scales")
 def again_and_again(day: Day) -> str:
-    jobs = []
+    jobs: list[int] = []
     for _ in range(5):
-        jobs.append(day.submit("ada", "heat.sh"))
-        day.ended(jobs[-1])
-        day.site.learn()
+        jobs += day.learn_from("ada", ["heat.sh"])
     return day.fact(*jobs)
 
 
@@ -154,38 +148,33 @@ def cpus(day: Day) -> str:
 
 @situation("The same job every night on one node", "a limit; whether more nodes help")
 def nightly(day: Day) -> str:
-    day.do("chen", "nimo-advise nightly.sh")
-    job = day.submit("chen", "nightly.sh")
+    job = day.advise_and_submit("chen", "nightly.sh")
     return day.fact(job)
 
 
 @situation("The same script in a new directory", "the same as in the old ones")
 def new_directory(day: Day) -> str:
     day.site.write("chen", "run99/study.sh", STUDY)
-    day.do("chen", "nimo-advise study.sh", folder="run99")
-    job = day.submit("chen", "study.sh", folder="run99")
+    job = day.advise_and_submit("chen", "study.sh", folder="run99")
     return day.fact(job)
 
 
 @situation("The same script with an argument that is new", "a hint how long")
 def new_argument(day: Day) -> str:
-    day.do("dina", "nimo-advise model.sh large")
-    job = day.submit("dina", "model.sh large")
+    job = day.advise_and_submit("dina", "model.sh large")
     return day.fact(job)
 
 
 @situation("An array", "how long a task and all take, and a limit")
 def array(day: Day) -> str:
-    day.do("dina", "nimo-advise --array=1-16 sweep.sh")
-    job = day.submit("dina", "--array=1-16 sweep.sh")
+    job = day.advise_and_submit("dina", "--array=1-16 sweep.sh")
     rows = day.ended(job)
     return f"{len(rows)} tasks, {rows[0]['State']}, {rows[0]['ElapsedRaw']} s each"
 
 
 @situation("A deadline shorter than the limit", "a count that makes it, and a limit that fits")
 def deadline(day: Day) -> str:
-    day.do("emil", "nimo-advise --deadline=now+30minutes solver.sh")
-    job = day.submit("emil", "--deadline=now+30minutes solver.sh")
+    job = day.advise_and_submit("emil", "--deadline=now+30minutes solver.sh")
     state = day.job(job)
     day.cancel_all()
     return (
@@ -196,16 +185,14 @@ def deadline(day: Day) -> str:
 
 @situation("A deadline that cannot be met", "to know now")
 def missed_deadline(day: Day) -> str:
-    day.do("emil", "nimo-advise --deadline=now+3minutes solver.sh")
-    job = day.submit("emil", "--deadline=now+3minutes solver.sh")
+    job = day.advise_and_submit("emil", "--deadline=now+3minutes solver.sh")
     day.cancel_all()
     return f"job {job}; by the law 8 nodes take 5:10"
 
 
 @situation("-n 8, after runs with 4 to 16 tasks on 1 to 4 nodes", "a limit; more or fewer tasks")
 def tasks(day: Day) -> str:
-    day.do("fatma", "nimo-advise -n 8 mpi.sh")
-    job = day.submit("fatma", "-n 8 mpi.sh")
+    job = day.advise_and_submit("fatma", "-n 8 mpi.sh")
     return day.fact(job) + "; the law is 4 + 160/tasks s"
 
 
@@ -218,33 +205,27 @@ def tasks_of_none(day: Day) -> str:
 
 @situation("--wrap on two nodes", "how long, and a limit")
 def wrap(day: Day) -> str:
-    before = [day.submit("emil", "-N 2 --wrap 'srun sleep 12'") for _ in range(4)]
-    day.ended(*before)
-    day.site.learn()
-    day.do("emil", "nimo-advise -N 2 --wrap 'srun sleep 12'")
-    job = day.submit("emil", "-N 2 --wrap 'srun sleep 12'")
+    line = "-N 2 --wrap 'srun sleep 12'"
+    day.learn_from("emil", [line] * 4)
+    job = day.advise_and_submit("emil", line)
     return day.fact(job)
 
 
 @situation("A script from standard input, with a job name", "the same as from the file")
 def standard_input(day: Day) -> str:
-    day.do("ada", "nimo-advise -J mine < heat.sh")
-    job = day.submit("ada", "-J mine < heat.sh")
+    job = day.advise_and_submit("ada", "-J mine < heat.sh")
     return day.fact(job) + "; the law is 3 + 48/n s"
 
 
 @situation("The input in a variable (--export)", "the time of this input")
 def variable(day: Day) -> str:
-    day.do("dina", "nimo-advise --export=ALL,INPUT=medium input.sh")
-    job = day.submit("dina", "--export=ALL,INPUT=medium input.sh")
+    job = day.advise_and_submit("dina", "--export=ALL,INPUT=medium input.sh")
     return day.fact(job)
 
 
 @situation("Three runs that reached their limit", "to know why, and which limit is enough")
 def limit_reached(day: Day) -> str:
-    jobs = [day.submit("ben", "slow.sh") for _ in range(3)]
-    day.ended(*jobs)
-    day.site.learn()
+    jobs = day.learn_from("ben", ["slow.sh"] * 3)
     day.do("ben", "nimo-advise slow.sh")
     day.do("ben", f"nimo why {jobs[-1]}")
     again = day.submit("ben", "slow.sh")
@@ -269,8 +250,7 @@ def at_once(day: Day) -> str:
 
 @situation("When does my waiting job start?", "a time that holds")
 def when(day: Day) -> str:
-    ahead = day.submit("emil", "-N 8 --exclusive -t 3 --wrap 'srun sleep 50'")
-    day.until_running(ahead)
+    ahead = day.occupy(8, limit_min=3, run_s=50)
     job = day.submit("chen", "-N 1 --exclusive nightly.sh")
     day.do("chen", f"nimo wait {job}")
     time.sleep(5)
@@ -283,6 +263,5 @@ def when(day: Day) -> str:
 
 @situation("A new script of a user with much history", "what can be said of it, for what was asked")
 def new_of_a_veteran(day: Day) -> str:
-    day.do("chen", "nimo-advise -N 2 other.sh")
-    job = day.submit("chen", "-N 2 other.sh")
+    job = day.advise_and_submit("chen", "-N 2 other.sh")
     return day.fact(job)

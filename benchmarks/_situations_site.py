@@ -30,6 +30,7 @@ CONF = (
     "SelectTypeParameters=CR_Core_Memory",
     "DefMemPerCPU=50",
     "JobRequeue=1",
+    "AccountingStorageEnforce=associations,limits,qos",
     "PartitionName=gpu Nodes=n[7-8] MaxTime=1-0 DefaultTime=1:00:00",
 )
 SETTINGS = {
@@ -42,7 +43,7 @@ SETTINGS = {
 COLUMNS = (
     "JobID|JobIDRaw|Cluster|User|Account|Partition|JobName|SubmitLine|WorkDir|Submit|Eligible|Start"
     "|End|Elapsed|State|ExitCode|NNodes|NCPUS|ReqCPUS|NTasks|Timelimit|ReqMem|AllocTRES|NodeList"
-    "|MaxRSS|Comment"
+    "|MaxRSS|Comment|TRESUsageInTot"
 )
 
 
@@ -159,6 +160,7 @@ class UsersSite:
         state: str = "COMPLETED",
         limit_s: int = 3600,
         gpus: int = 0,
+        gpu_percent: int = 0,
         name: str = "",
         folder: str = "",
         rss_mib: int = 0,
@@ -167,7 +169,10 @@ class UsersSite:
         days_ago: float = 3.0,
         exit_code: str = "0:0",
     ) -> None:
-        """Add a run to the accounting that `learn` ingests: of days before this cluster was."""
+        """Add a run to the accounting that `learn` ingests: of days before this cluster was.
+
+        gpu_percent: highest use of all GPUs; 100 is one whole GPU.  0: not gathered.
+        """
         self.next_id += 1
         start_s = time.time() - days_ago * 86_400 + len(self.rows) * 60
         end_s = start_s + run_s
@@ -179,14 +184,15 @@ class UsersSite:
             *(self.next_id, self.next_id, "nimo", user, _account(user), "batch"),
             *(name or script, line, work, _clock(start_s), _clock(start_s), _clock(start_s)),
             *(_clock(end_s), _span(run_s), state, exit_code, nodes, cpus, cpus, tasks),
-            *(_span(limit_s), mem, tres, hosts, "", comment),
+            *(_span(limit_s), mem, tres, hosts, "", comment, ""),
         ]
         self.rows.append("|".join(map(str, fields)))
-        if rss_mib:
+        if rss_mib or gpu_percent:
             step = list(fields)
             step[0] = step[1] = f"{self.next_id}.batch"
             step[3] = step[5] = step[7] = step[8] = step[20] = step[25] = ""
             step[6], step[24] = "batch", f"{rss_mib * 1024}K"
+            step[26] = f"gres/gpuutil={gpu_percent}" if gpu_percent else ""
             self.rows.append("|".join(map(str, step)))
 
     # --- what users do ----------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Situations of days on which something is amiss, or unusual."""
 
 import os
-import re
 import signal
 import time
 from pathlib import Path
@@ -75,16 +74,13 @@ sleep 9
 def prepare(day: Day) -> None:
     """Scripts, and runs of the days before."""
     chance, site = Random(2), day.site
-    scripts = {
+    day.write_scripts({
         "ada": {"conda.sh": CONDA, "short.sh": SHORT, "wide.sh": WIDE, "stuck.sh": STUCK},
         "ben": {"hungry.sh": HUNGRY, "missing.sh": MISSING, "short.sh": SHORT},
         "dina": {"grid.sh": GRID, "edited.sh": EDITED},
         "emil": {"train.sh": TRAIN, "short.sh": SHORT},
         "fatma": {"sort.sh": SORT, "short.sh": SHORT.replace("8", "11")},
-    }
-    for user, files in scripts.items():
-        for name, text in files.items():
-            site.write(user, name, text)
+    })  # fmt: skip
     for run in range(20):
         size = (100, 200, 250, 300)[run % 4]
         run_s = size * size / 4000 * chance.gauss(1, 0.03)
@@ -114,9 +110,7 @@ def out_of_memory(day: Day) -> str:
 
 @situation("A job that failed at once", "what happened; not to spend another try on it")
 def failed_at_once(day: Day) -> str:
-    jobs = [day.submit("ben", "missing.sh") for _ in range(3)]
-    day.ended(*jobs)
-    day.site.learn()
+    jobs = day.learn_from("ben", ["missing.sh"] * 3)
     day.do("ben", f"nimo why {jobs[-1]}")
     day.do("ben", f"nimo again {jobs[-1]}")
     day.do("ben", "nimo-advise missing.sh")
@@ -125,43 +119,28 @@ def failed_at_once(day: Day) -> str:
 
 @situation("A script that was edited", "whether the old times still hold")
 def edited(day: Day) -> str:
-    jobs = [day.submit("dina", "edited.sh") for _ in range(6)]
-    day.ended(*jobs)
-    day.site.learn()
+    day.learn_from("dina", ["edited.sh"] * 6)
     day.site.write("dina", "edited.sh", EDITED.replace("sleep 10", "sleep 10 # faster?\nsleep 8"))
-    day.do("dina", "nimo-advise edited.sh")
-    job = day.submit("dina", "edited.sh")
+    job = day.advise_and_submit("dina", "edited.sh")
     return day.fact(job)
 
 
 @situation("A size between those that ran, and one beyond", "how long it takes")
 def sizes(day: Day) -> str:
-    day.do("dina", "nimo-advise grid.sh 270")
-    between = day.submit("dina", "grid.sh 270")
-    day.do("dina", "nimo-advise grid.sh 400")
-    beyond = day.submit("dina", "grid.sh 400")
+    between = day.advise_and_submit("dina", "grid.sh 270")
+    beyond = day.advise_and_submit("dina", "grid.sh 400")
     return day.fact(between, beyond) + "; the law is size²/4000 s"
 
 
 @situation("Input files of several sizes", "how long the next one takes")
 def input_files(day: Day) -> str:
-    jobs = []
-    for number, size in enumerate((1, 2, 3, 1, 2, 3, 1, 2, 3), 1):
-        name = f"reads{number}.txt"
-        day.site.write("fatma", name, "x" * (size * 1_000_000))
-        jobs.append(day.submit("fatma", f"sort.sh {name}"))
-    day.ended(*jobs)
-    day.site.learn()
-    day.site.write("fatma", "reads99.txt", "x" * 5_000_000)
-    day.do("fatma", "nimo-advise sort.sh reads99.txt")
-    job = day.submit("fatma", "sort.sh reads99.txt")
+    job = day.larger_input("fatma", "sort.sh", size_mb=5)
     return day.fact(job) + "; the law is 2 + 4 s a MB, of 5 MB"
 
 
 @situation("GPUs, after runs with one and two", "how many GPUs")
 def gpus(day: Day) -> str:
-    day.do("emil", "nimo-advise --gpus=1 train.sh")
-    job = day.submit("emil", "--gpus=1 --comment=nimo:gpus=1-2 train.sh")
+    job = day.advise_and_submit("emil", "--gpus=1 train.sh", comment="nimo:gpus=1-2")
     return day.fact(job) + "; the law is 4 + 32/GPUs s"
 
 
@@ -174,9 +153,7 @@ def maintenance(day: Day) -> str:
         job = day.submit("chen", "nightly.sh")
         time.sleep(4)
         said = day.do("chen", f"nimo why {job}")
-        lines = re.findall(r"scontrol update \S.*", said.output)
-        if lines:
-            day.do("chen", lines[0].strip())
+        day.paste_change(said)
         day.until_running(job)
         return day.fact(job)
     finally:
@@ -208,15 +185,12 @@ def poison(day: Day) -> str:
 
 @situation("The queue is full: why does my job wait?", "a reason, a time, and what would be sooner")
 def full_queue(day: Day) -> str:
-    ahead = day.submit("emil", "-N 7 --exclusive -t 4 --wrap 'srun sleep 70'")
-    day.until_running(ahead)
+    day.occupy(7, limit_min=4, run_s=70)
     job = day.submit("ada", "-N 4 -t 60 --exclusive --comment=nimo:off heat.sh")
     time.sleep(4)
     said = day.do("ada", f"nimo why {job}")
     asked_s = time.time()
-    lines = re.findall(r"scontrol update \S.*", said.output)
-    if lines:
-        day.do("ada", lines[0].strip())
+    day.paste_change(said)
     row = day.ended(job)[-1]
     started_s = time.mktime(time.strptime(row["Start"], "%Y-%m-%dT%H:%M:%S"))
     return f"{day.fact(job)}; started {started_s - asked_s:.0f} s after asking"
@@ -239,16 +213,13 @@ def engine(day: Day) -> str:
     script = ".snakemake/tmp.zzz999/snakejob.align.77.sh"
     day.site.write("fatma", ".snakemake/README", "")
     day.site.write("fatma", script, ENGINE % "S77")
-    options = f"-t 60 {script}"
-    day.do("fatma", f"nimo-advise {options}")
-    job = day.submit("fatma", options)
+    job = day.advise_and_submit("fatma", f"-t 60 {script}")
     return day.fact(job)
 
 
 @situation("A script that activates conda and loads modules", "a limit that fits")
 def conda(day: Day) -> str:
-    day.do("ada", "nimo-advise conda.sh")
-    job = day.submit("ada", "--comment=nimo:time=set conda.sh")
+    job = day.advise_and_submit("ada", "conda.sh", comment="nimo:time=set")
     return day.fact(job)
 
 
@@ -333,8 +304,7 @@ def hanging_squeue(day: Day) -> str:
 def locale_and_clock(day: Day) -> str:
     env = {"LC_ALL": "de_DE.UTF-8", "LANG": "de_DE.UTF-8", "TZ": "Asia/Tokyo"}
     day.do("emil", "nimo-advise --deadline=now+30minutes solver.sh", env=env)
-    ahead = day.submit("emil", "-N 8 --exclusive -t 3 --wrap 'srun sleep 40'")
-    day.until_running(ahead)
+    ahead = day.occupy(8, limit_min=3, run_s=40)
     job = day.submit("chen", "-N 1 --exclusive nightly.sh", env=env)
     time.sleep(3)
     day.do("chen", f"date +%T; nimo wait {job}", env=env)

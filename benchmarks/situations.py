@@ -15,6 +15,7 @@ import traceback
 from pathlib import Path
 
 import _bench
+import _situations_daily as daily
 import _situations_everyday as everyday
 import _situations_trouble as trouble
 from _situations import SITUATIONS, Day
@@ -32,8 +33,8 @@ def main() -> int:
     if why := lacking(options.programs.resolve()):
         print(f"nothing was tried: {why}")
         return 0
-    names = options.only or [one.name for one in SITUATIONS]
-    chosen = [one for one in SITUATIONS if one.name in names]
+    names = options.only or [situation.name for situation in SITUATIONS]
+    chosen = [situation for situation in SITUATIONS if situation.name in names]
     if options.quick:
         chosen = chosen[:1]
     results = []
@@ -41,11 +42,13 @@ def main() -> int:
         day = Day(site)
         everyday.prepare(day)
         trouble.prepare(day)
+        daily.prepare(day)
         site.learn()
-        for number, one in enumerate(chosen, 1):
-            print(f"\n## {number}. {one.title} ({one.name})\n\nwants: {one.wants}\n", flush=True)
+        for number, situation in enumerate(chosen, 1):
+            print(f"\n## {number}. {situation.title} ({situation.name})\n")
+            print(f"wants: {situation.wants}\n", flush=True)
             try:
-                result = day.try_out(one)
+                result = day.try_out(situation)
             except Exception:
                 print("".join(said.text() for said in site.said))
                 traceback.print_exc(file=sys.stdout)

@@ -31,6 +31,8 @@ _NO_WORD = re.compile(
 )
 #: What it says where no node fits, and also where those that do are drained.
 _NO_NODES = "Requested node configuration is not available"
+#: Some of such jobs sbatch refuses; others, as those of too many nodes, it takes for good.
+_NEVER = "No nodes here can run this job, and where sbatch takes it, it never starts"
 _NAMED = 5  #: nodes that are named, at most
 _SINFO_S = 2.0  #: that sinfo is waited for
 #: When Slurm would start the job of ``--test-only``.
@@ -205,8 +207,9 @@ def check(words: Sequence[str], script_text: str, how: "Advise | StartEstimates"
     try:
         run(submission.argv(), submission.text, environ=os.environ, timeout_s=how.timeout_s)
     except JobRefused as error:
-        said = _without_nodes(submission) if _NO_NODES in str(error) else ""
-        opening = said or "Slurm would refuse this job"
+        opening = "Slurm would refuse this job"
+        if _NO_NODES in str(error):
+            opening = _without_nodes(submission) or _NEVER
         raise JobRefused(f"{opening}: {error}", error.exit_status) from error
     except SlurmError:
         return  # Slurm is not here, or has no time: nothing speaks against the job

@@ -74,6 +74,7 @@ def advice_of(case: Situation, *, others: Callable[[], Sequence[Supply]] = tuple
         unit=request.unit,
         comment_text=printable(request.tag_fault),
         awaited_text=messages.awaited_text(request),
+        limit_text=messages.beyond_partition_text(case),
     )
     if table is None:
         advice.verdict_text = "NIMO has no finished run of this job yet."
@@ -129,6 +130,8 @@ def advice_of(case: Situation, *, others: Callable[[], Sequence[Supply]] = tuple
     if base and not advice.limit_text and not table.is_guess and table.kind is JobKind.WORK:
         advice.limit_text = messages.short_limit(base.prediction, request)
     _describe_array(advice, case, (best or base) if own_work else None, supply if fresh else None)
+    unused = messages.unused_gpus_text(request, table)
+    advice.size_text = " ".join(filter(None, (advice.size_text, unused)))
     _mark_front(advice.rows)
     _add_amounts(advice, submitted, table, supply)
     advice.meets_deadline = decided.deadline_met

@@ -27,10 +27,12 @@ from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import lower_of
 from slurm_plugin.slurm.footprint import memory_bytes
-from slurm_plugin.text.formatting import count, short_clock
+from slurm_plugin.text.formatting import count, percent, printable, short_clock
 
 #: Why nothing is made of a prediction that a user could paste.
 UNTRUSTED = (Reason.OUT_OF_BAND, Reason.DISTRUSTED, Reason.OTHERS_RUNS)
+#: Fewest runs whose use of GPUs says what is enough.
+_FEWEST_GPU_RUNS = 3
 _MIB = 2**20
 
 
@@ -320,7 +322,9 @@ def reason_text(reason: Reason, unit: Unit = Unit.NODES) -> str:
 
 
 def endings_text(case: Situation, advised_s: float = 0.0) -> str:
-    """Say which limit ended runs of this job; empty: none did."""
+    """Say which limit lets no run of this job start, or ended some; empty: none did."""
+    if beyond := beyond_partition_text(case):
+        return beyond
     asked = case.request.low if case.request.low == case.request.high else None
     reached = limit_reached(case, asked, often=True, advised_s=advised_s)
     ended = reached.removeprefix("nimo: ")
@@ -345,6 +349,41 @@ def short_limit(one: Prediction, request: Request) -> str:
         return ""
     takes = f"Such runs take {duration_range(one.low_s, one.high_s)}"
     return f"{takes}, and the time limit is {duration_text(own_s)}."
+
+
+def beyond_partition_text(case: Situation) -> str:
+    """Say that a job's time limit is above its partition's; empty: it is not, or not known.
+
+    Slurm takes such a job and lets it wait for good, unless EnforcePartLimits is set or its QOS
+    has the flag PartitionTimeLimit.
+    """
+    part, limit_s = case.partition, case.request.asked_limit_s or case.request.limit_s
+    if part is None or not part.max_time_s or not limit_s or "," in part.name:
+        return ""
+    if limit_s <= part.max_time_s:
+        return ""
+    return (
+        f"Its time limit is {duration_text(limit_s)}, and partition {printable(part.name)} allows "
+        f"{duration_text(part.max_time_s)}: as it is, Slurm may never start it."
+    )
+
+
+def unused_gpus_text(request: Request, table: PredictionTable) -> str:
+    """Say that runs used fewer GPUs than a job asks for; empty: they used them, or it is unknown.
+
+    The accounting has the use of all GPUs of a run together: two that are half used count as one.
+    """
+    use = next((use for use in table.uses if use.unit is Unit.GPUS), None)
+    asked = sizes.gpus_of(request.resources, request.asked or request.low)[1]
+    if use is None or use.runs < _FEWEST_GPU_RUNS or asked < 2:
+        return ""
+    enough = max(ceil(use.high * asked), 1)
+    if enough >= asked:
+        return ""
+    return (
+        f"Its runs used {percent(use.high)} of their GPUs at most, and it asks for {asked}: "
+        f"{Unit.GPUS.counted(enough)} may be enough."
+    )
 
 
 def script_text(request: Request, table: PredictionTable, size: int) -> str:

@@ -1,7 +1,9 @@
 """What happened to a job that did not complete, in words."""
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from sacct_ingest.records import JobState
 from sacct_ingest.runs.evidence import node_memory, node_need
@@ -11,6 +13,8 @@ from slurm_plugin.slurm.ended_job import EndedJob
 from slurm_plugin.text.formatting import count, printable
 
 _MIB = 2**20
+#: What a job shows whose input or output file Slurm could not open.
+OUTPUT_SIGNAL = 53
 _ENDED = {
     JobState.TIMEOUT: "reached its time limit",
     JobState.DEADLINE: "was ended at its deadline",
@@ -21,6 +25,19 @@ _ENDED = {
     JobState.CANCELLED: "was cancelled",
     JobState.REQUEUED: "was put back into the queue",
     JobState.REVOKED: "was withdrawn from this cluster",
+}
+#: What Slurm itself could not do, by the signal that such a job shows.  Its status is an error of
+#: slurmd (slurm/slurm_errno.h, ESLURMD_*, 4000 and more), and the lowest seven bits of that read as
+#: a signal.
+_NOT_STARTED = {
+    42: "could not write its script on the node",  # CREATE_BATCH_DIR
+    44: "could not write its script on the node",  # CREATE_BATCH_SCRIPT
+    46: "could not set up its environment",  # SETUP_ENVIRONMENT
+    48: "could not become its user on the node",  # SET_UID_OR_GID
+    51: "could not start another process on the node",  # FORK_FAILED
+    52: "could not run its script",  # EXECVE_FAILED
+    OUTPUT_SIGNAL: "could not open its input or output file",  # IO_ERROR
+    54: "failed in its prolog on the node",  # PROLOG_FAILED
 }
 
 
@@ -47,10 +64,27 @@ def happened(run: EndedJob, lack: Lack) -> str:
         code = f"exit {run.exit_code}" if run.exit_code else f"signal {run.exit_signal}"
         details.append(f"({code})")
     id_ = run.array_job_id if run.array_job_id is not None else run.job_id
+    if fault := _fault_of_slurm(run):
+        return f"Job {id_}{task} ({name}) did not start: Slurm {fault}."
     text = f"Job {id_}{task} ({name}) {words} {' '.join(filter(None, details))}."
     if run.state in (JobState.NODE_FAIL, JobState.BOOT_FAIL) and run.node_list:
         text += f" Its nodes were {printable(run.node_list)}."
     return text
+
+
+def _fault_of_slurm(run: EndedJob) -> str:
+    """Say what Slurm could not do for a job's start; empty: it started."""
+    if run.state is not JobState.FAILED or run.exit_code:
+        return ""
+    return _NOT_STARTED.get(run.exit_signal or 0, "")
+
+
+def missing_folder_text(run: EndedJob, folder: Path) -> str:
+    """Say how to make the folder of an output that Slurm could not open; empty: it is there."""
+    if run.exit_signal != OUTPUT_SIGNAL or not _fault_of_slurm(run) or folder.exists():
+        return ""
+    name = printable(shlex.quote(str(folder)))
+    return f"There is no folder for its output, and Slurm makes none: mkdir -p {name}"
 
 
 def put_back_text(states: Sequence[str]) -> str:

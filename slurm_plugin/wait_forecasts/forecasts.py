@@ -375,12 +375,14 @@ class Outlooks:
                 uses.append(_in_nodes(forward.use, queue))
             name, waiting = queue.partitions[0], queue.waiting
             shares = {job.number: job.units / queue.state.units for job in forward.front}
+            # What came of other waits moves no job before it may start.
+            begins_s = {job.number: job.begin_s for job in forward.front}
             for job, draws in forward.starts_s.items():
                 # As those of new ones are corrected.
                 of = class_for(name, draws, shares[job], made_s=cluster.taken_s, waiting=waiting)
-                starts[job] = self.corrections.record.estimate(draws, of)
+                starts[job] = self.corrections.record.estimate(draws, of).after(begins_s[job])
             for job, each in forward.tasks_s.items():
-                tasks[job] = TaskStarts(name, waiting, shares[job], each)
+                tasks[job] = TaskStarts(name, waiting, shares[job], each, begins_s[job])
         self._queued = replace(
             self._queued,
             made_s=cluster.taken_s,

@@ -84,6 +84,7 @@ class TaskStarts(NamedTuple):
     waiting: int
     share: float  #: of the partition that each takes
     draws_s: tuple[tuple[float, ...], ...]
+    begin_s: float = 0.0  #: none starts earlier, seconds from the outlook on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +207,7 @@ class QueuedStarts:
             of = class_for(
                 starts.partition, draws, starts.share, made_s=self.made_s, waiting=starts.waiting
             )
-            return self.record.estimate(draws, of)
+            return self.record.estimate(draws, of).after(starts.begin_s)
         if (own := self.starts.get(job.job_id or 0)) is not None:
             return own
         asked = self.expected(job, at_submission=False) if waits_for_nodes(job.reason) else None

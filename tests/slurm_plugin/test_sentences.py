@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 import slurm_plugin
+from predictor.facts import ResourceUse
 from predictor.memory import Memory
 from predictor.problems import Problem
 from predictor.types import Verdict
+from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.durations import duration_text
 from slurm_plugin.cli.commands.wait import sentence
 from slurm_plugin.decision import messages
@@ -133,6 +135,45 @@ def test_a_run_that_would_help_and_does_not_fit_names_the_memory_that_it_needs(m
     assert messages.short_memory(made, 1.0) == said
     assert [one for one in advice_of(made).problems if "need about" in one] == said
     assert advice_of(made).observe == (None if said else 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "limit_s", "said"),
+    [
+        ("gpu", 3 * 86_400.0, True),
+        ("gpu", 86_400.0, False),
+        ("gpu", None, False),
+        ("gpu,batch", 3 * 86_400.0, False),
+    ],
+)
+@pytest.mark.parametrize("learned", [None, table()])
+def test_a_limit_that_its_partition_does_not_allow_is_named(learned, name, limit_s, said):
+    part = msgspec.structs.replace(partition(), name=name, max_time_s=86_400.0)
+    text = advice_of(case(learned, part, limit_s=limit_s)).limit_text
+    expected = "Its time limit is 3 days, and partition gpu allows 24 h: as it is, Slurm may never"
+    assert text == (f"{expected} start it." if said else "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "used", "runs", "said"),
+    [
+        (2, 0.48, 12, "Its runs used 48 % of their GPUs at most, and it asks for 2: 1 GPU may"),
+        (4, 0.6, 12, "Its runs used 60 % of their GPUs at most, and it asks for 4: 3 GPUs may"),
+        (2, 0.0, 3, "Its runs used 0 % of their GPUs at most, and it asks for 2: 1 GPU may"),
+        (4, 0.8, 12, ""),
+        (1, 0.1, 12, ""),
+        (2, 0.48, 2, ""),
+    ],
+)
+def test_gpus_that_runs_did_not_use_are_named(asked, used, runs, said):
+    use = ResourceUse(Unit.GPUS, used, used, used, runs, 0, 0)
+    resources = submitted(job(tres_per_job=f"gres/gpu:{asked}"))["resources"]
+    request = Request(low=1, high=1, resources=resources)
+    text = messages.unused_gpus_text(request, table(uses=(use,)))
+    assert text == (f"{said} be enough." if said else "")
+    assert messages.unused_gpus_text(request, table()) == ""
+    advice = advice_of(msgspec.structs.replace(case(table(uses=(use,))), request=request))
+    assert text in advice.size_text
 
 
 def test_nodes_that_others_are_kept_for_are_not_said_to_be_too_few():

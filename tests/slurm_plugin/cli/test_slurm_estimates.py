@@ -61,7 +61,7 @@ def test_ours_come_after_the_users_options_and_before_the_script():
     ("drained", "opening"),
     [
         ("n7\nn7\nn8\n", "Slurm has no node for this job now, where n7, n8 are down or drained;"),
-        ("", "Slurm would refuse this job: allocation failure: Requested node"),
+        ("", "No nodes here can run this job, .* it never starts: allocation failure: Requested"),
     ],
 )
 def test_a_job_that_would_wait_for_drained_nodes_is_not_called_refused(
@@ -83,6 +83,15 @@ def test_a_job_that_would_wait_for_drained_nodes_is_not_called_refused(
     with pytest.raises(JobRefused, match=opening):
         slurm_estimates.check(["-p", "gpu", "job.sh"], "", Advise())
     assert "--partition=gpu" in asked[0]
+
+
+def test_a_job_that_slurm_does_not_take_is_called_refused(monkeypatch):
+    def refuse(*_, **__):
+        raise JobRefused("invalid partition specified: nix", exit_status=1)
+
+    monkeypatch.setattr(slurm_estimates, "run", refuse)
+    with pytest.raises(JobRefused, match=r"^Slurm would refuse this job: invalid partition"):
+        slurm_estimates.check(["-p", "nix", "job.sh"], "", Advise())
 
 
 def test_each_count_is_asked_once_a_minute(tmp_path):

@@ -160,6 +160,21 @@ def test_jobs_that_wait_are_corrected_as_others_of_their_size():
     assert made.queued_starts().starts[9].median_s == pytest.approx(100_000, rel=0.2)
 
 
+@pytest.mark.parametrize("tasks", ["", "0-9"])
+def test_no_correction_moves_a_job_before_its_begin(tasks):
+    made = outlooks()
+    small = class_of(3_600.0, partition="batch", share=0.25, at_s=0.0, waiting=1)
+    errors = [error_of([3_600.0], small, at_s=n, actual_s=10.0) for n in range(60)]
+    made.remember(encode(QueuePast(waits=PastRecord(errors=errors))))
+    later = {"reason": "BeginTime", "start_s": NOW + 3_600.0, "user": "ann"}
+    fields = {"tasks": tasks, "jobs": 10, "array_id": 9} if tasks else {}
+    attached(made, visible(pending(9, **later, **fields)))
+    (row,) = queued(made, [9], user=None, own="ann")
+    moments_s = [row.start_s, row.low_s, row.high_s, row.last_s]
+    assert row.start_s is not None
+    assert min(moment_s for moment_s in moments_s if moment_s is not None) >= NOW + 3_600
+
+
 def test_who_asks_gets_the_starts_of_the_jobs_that_are_visible():
     made = outlooks()
     mine = pending(9, user="ann", name="solve", tres={"cpu": 8.0}, start_s=NOW + 7.0)
