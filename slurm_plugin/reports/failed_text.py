@@ -47,7 +47,7 @@ def happened(run: EndedJob, lack: Lack) -> str:
     task = f"_{run.array_task_id}" if run.array_task_id is not None else ""
     words = _ENDED.get(run.state, "failed")
     if run.state is JobState.CANCELLED and run.cancelled_by:
-        words = f"was cancelled by {printable(run.cancelled_by)}"
+        words = f"was cancelled by {_who(run)}"
     if lack is Lack.MEMORY and run.state is not JobState.OUT_OF_MEMORY:
         words = "failed with all of its memory in use"
     details = [f"after {duration_text(run.elapsed_s)}"]
@@ -70,6 +70,16 @@ def happened(run: EndedJob, lack: Lack) -> str:
     if run.state in (JobState.NODE_FAIL, JobState.BOOT_FAIL) and run.node_list:
         text += f" Its nodes were {printable(run.node_list)}."
     return text
+
+
+def _who(run: EndedJob) -> str:
+    """Name who cancelled a job; the accounting has a number where it knows no name."""
+    by = run.cancelled_by
+    if by in (run.user, str(run.uid)):
+        return "its user"
+    if by in ("0", "root"):
+        return "root, as by an administrator"
+    return printable(f"user {by}" if by.isdecimal() else by)
 
 
 def _fault_of_slurm(run: EndedJob) -> str:

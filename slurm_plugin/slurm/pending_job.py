@@ -52,6 +52,7 @@ class PendingJob:
     priority: int = 0
     submit_s: float = 0.0
     eligible_s: float | None = None  #: None: not known yet, as while it is held
+    put_back: bool = False  #: Slurm has put it back into the queue at least once
     start_s: float | None = None  #: what Slurm plans
     limit_s: float | None = None
     least_s: float | None = None  #: ``--time-min``
@@ -191,6 +192,7 @@ def _pending_job(record: str) -> PendingJob | None:
         priority=_number(fields.get("Priority", "")) or 0,
         submit_s=_moment(fields.get("SubmitTime", "")) or 0.0,
         eligible_s=_moment(fields.get("EligibleTime", "")),
+        put_back=fields.get("Restarts", "0") not in ("", "0"),
         start_s=_moment(fields.get("StartTime", "")),
         limit_s=_limit(fields.get("TimeLimit", "")),
         least_s=_limit(fields.get("TimeMin", "")),

@@ -198,6 +198,9 @@ def _partition_down(job: PendingJob, facts: QueueFacts) -> str:
 def _begin(job: PendingJob, facts: QueueFacts) -> str:
     del facts
     when = f": not before {clock(job.eligible_s)}" if job.eligible_s else ""
+    if job.put_back:
+        # The moment that Slurm sets until all of its last start is cleaned up.
+        return f"Slurm does not start it again at once{when}"
     return f"it is to begin later (--begin){when}"
 
 

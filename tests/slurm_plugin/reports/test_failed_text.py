@@ -1,5 +1,7 @@
 """What is said of a job that did not complete."""
 
+from dataclasses import replace
+
 import pytest
 
 from sacct_ingest.records import JobState
@@ -35,6 +37,21 @@ def failed(code=0, signal=0, **fields):
 )
 def test_errors_of_slurm_are_not_taken_for_signals(run, words):
     assert happened(run, Lack.NOTHING) == f"Job 7 (ada/job.sh) {words}"
+
+
+@pytest.mark.parametrize(
+    ("by", "who"),
+    [
+        ("1001", "its user"),
+        ("ada", "its user"),
+        ("0", "root, as by an administrator"),
+        ("1002", "user 1002"),
+        ("ben", "ben"),
+    ],
+)
+def test_who_cancelled_a_job_is_named(by, who):
+    run = replace(failed(uid=1001, elapsed_s=3.0), state=JobState.CANCELLED, cancelled_by=by)
+    assert happened(run, Lack.NOTHING) == f"Job 7 (ada/job.sh) was cancelled by {who} after 3 s."
 
 
 def test_the_folder_that_an_output_lacks_is_named(tmp_path):

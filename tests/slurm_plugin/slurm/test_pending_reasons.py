@@ -111,6 +111,8 @@ MAINTENANCE = RawReservation(
         ("JobArrayTaskLimit", {}, Ends.OTHERS, "its array lets 2 of its tasks run at once"),
         ("BadConstraints", {}, Ends.NEVER, "no nodes of batch fit what it asks for (--constr"),
         ("ReqNodeNotAvail", {"detail": "UnavailableNodes:n[1-2]"}, Ends.OTHERS, "reserved: n[1-2]"),
+        ("BeginTime", {}, Ends.OTHERS, "it is to begin later (--begin)"),
+        ("BeginTime", {"put_back": True}, Ends.OTHERS, "Slurm does not start it again at once"),
     ],
 )
 def test_the_job_s_own_numbers_are_in_the_sentence(reason, fields, ends, words):
@@ -224,4 +226,7 @@ def test_what_scontrol_shows_is_read_and_users_text_is_not_believed():
     assert job.partitions == ("batch", "long")
     assert job.exclusive
     assert [(one.kind, one.job_id) for one in job.depends] == [("afterok", 3)]
+    assert not job.put_back
+    (again,) = pending_jobs(SHOWN.replace("   RunTime=", "   Requeue=1 Restarts=1\n   RunTime="))
+    assert again.put_back
     assert pending_jobs("") == pending_jobs("slurm_load_jobs error: Invalid job id specified") == []
