@@ -42,7 +42,8 @@ def permitted(case: Situation, decided: Decision) -> Answer:
     if decided.better:
         lines.append(messages.better_count(decided.better, request.unit))
     chosen = decided.chosen if decided.action is Action.SET else decided.request
-    lines.append(messages.limit_reached(case, chosen.nodes if chosen else None, answer.set))
+    reached = messages.limit_reached(case, chosen.nodes if chosen else None, answer.set)
+    lines.append(reached or messages.short_of(case, chosen, answer.set))
     if case.table and (
         failed := failures_text(
             case.table, request.resources.user_name, request.script.text, in_a_row=True

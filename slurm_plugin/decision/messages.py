@@ -81,12 +81,7 @@ def limit_reached(
     """
     table, given = case.table, given or Change()
     ended = table.limit_reached if table else None
-    if (
-        table is None
-        or ended is None
-        or table.kind is not JobKind.WORK
-        or not is_own_work(table, case.request.resources.user_name)
-    ):
+    if table is None or ended is None or not _is_own_runs(case, table):
         return ""
     if ended.runs < 2 and not often:
         return ""
@@ -384,6 +379,38 @@ def unused_gpus_text(request: Request, table: PredictionTable) -> str:
         f"Its runs used {percent(use.high)} of their GPUs at most, and it asks for {asked}: "
         f"{Unit.GPUS.counted(enough)} may be enough."
     )
+
+
+def short_of(case: Situation, option: Option | None, written: Change | None) -> str:
+    """Line for a user whose job asks for less than its runs took or needed; else empty.
+
+    Time: less than nine in ten runs took, by a reliable prediction.  Memory: less than one needed.
+
+    option: the count that the job gets; None: unknown.
+    written: what is written into it.
+    """
+    table, minutes = case.table, written.time_limit if written else None
+    if table is None or option is None or not _is_own_runs(case, table):
+        return ""
+    limit_s = 60.0 * minutes if minutes else case.request.asked_limit_s or inf
+    predicted = option.prediction
+    if verdict_at(table, option.nodes) is Verdict.RELIABLE and limit_s < predicted.low_s:
+        takes = duration_range(predicted.low_s, predicted.high_s)
+        return f"nimo: such runs take {takes}, and the time limit is {duration_text(limit_s)}"
+    asked = case.request.mem_node_bytes
+    need = max(
+        (memory.mem_bytes for memory in table.memory if memory.nodes == option.nodes), default=0
+    )
+    if asked and asked < need < UNBOUNDED and not (table.need and table.need.terms):
+        return (
+            f"nimo: its runs needed up to {ceil(need / _MIB)}M on a node, and it asks for "
+            f"{asked // _MIB}M"
+        )
+    return ""
+
+
+def _is_own_runs(case: Situation, table: PredictionTable) -> bool:
+    return table.kind is JobKind.WORK and is_own_work(table, case.request.resources.user_name)
 
 
 def script_text(request: Request, table: PredictionTable, size: int) -> str:

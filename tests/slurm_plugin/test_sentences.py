@@ -10,11 +10,13 @@ import pytest
 
 import slurm_plugin
 from predictor.facts import ResourceUse
-from predictor.memory import Memory
+from predictor.memory import UNBOUNDED, Memory
 from predictor.problems import Problem
+from predictor.table import at
 from predictor.types import Verdict
 from sacct_ingest.runs.layout import Unit
-from sacct_ingest.text.durations import duration_text
+from sacct_ingest.runs.submission import JobKind
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.cli.commands.wait import sentence
 from slurm_plugin.decision import messages
 from slurm_plugin.decision.advice import advice_of
@@ -23,6 +25,7 @@ from slurm_plugin.decision.policy import decide
 from slurm_plugin.decision.request import Request
 from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.submitted_job import submitted
+from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.protocol.status_messages import Waits
 from slurm_plugin.reports.advice_answer import answer
@@ -135,6 +138,35 @@ def test_a_run_that_would_help_and_does_not_fit_names_the_memory_that_it_needs(m
     assert messages.short_memory(made, 1.0) == said
     assert [one for one in advice_of(made).problems if "need about" in one] == said
     assert advice_of(made).observe == (None if said else 2)
+
+
+def short_of(learned, written=None, **asked):
+    made = case(learned, **({"low": 8, "high": 8} | asked))
+    return messages.short_of(made, decide(made).request, written)
+
+
+def test_a_limit_that_such_runs_surely_reach_is_named_at_submission():
+    learned = table(owner="alice")
+    row = at(learned, 8)
+    takes = duration_range(row.low_s, row.high_s)
+    said = short_of(learned, asked_limit_s=60.0)
+    assert said == f"nimo: such runs take {takes}, and the time limit is 1 min"
+    assert short_of(learned, asked_limit_s=row.low_s) == ""
+    assert short_of(learned, Change(time_limit=600), asked_limit_s=60.0) == ""
+    assert short_of(table(owner="bob"), asked_limit_s=60.0) == ""
+    assert short_of(table(owner="alice", verdict=Verdict.DOUBTFUL), asked_limit_s=60.0) == ""
+    assert short_of(table(owner="alice", kind=JobKind.SESSION), asked_limit_s=60.0) == ""
+
+
+def test_memory_that_runs_needed_more_than_is_named_at_submission():
+    learned = table(owner="alice", memory=(Memory(8, 158 * 2**20),))
+    said = short_of(learned, mem_node_bytes=80 * 2**20)
+    assert said == "nimo: its runs needed up to 158M on a node, and it asks for 80M"
+    assert short_of(learned, mem_node_bytes=158 * 2**20) == ""
+    assert short_of(learned) == ""
+    assert short_of(learned, low=4, high=4, mem_node_bytes=80 * 2**20) == ""
+    ended = table(owner="alice", memory=(Memory(8, UNBOUNDED),))
+    assert short_of(ended, mem_node_bytes=80 * 2**20) == ""
 
 
 @pytest.mark.parametrize(
