@@ -196,8 +196,7 @@ def story(job: FailedJob) -> list[str]:
     first = job.failed[0]
     lines.append(failed_text.happened(first, lack_of(first)))
     if path := _output_of(first):
-        missing = failed_text.missing_folder_text(first, path.parent)
-        lines += [missing] if missing else []
+        lines += failed_text.missing_folder_lines(first, path.parent)
         shown = end_of_output(path)
         name = os.path.relpath(path, first.work_dir)
         lines += [f"The end of its output ({printable(name)}):"] if shown else []

@@ -89,12 +89,12 @@ def _fault_of_slurm(run: EndedJob) -> str:
     return _NOT_STARTED.get(run.exit_signal or 0, "")
 
 
-def missing_folder_text(run: EndedJob, folder: Path) -> str:
+def missing_folder_lines(run: EndedJob, folder: Path) -> list[str]:
     """Say how to make the folder of an output that Slurm could not open; empty: it is there."""
     if run.exit_signal != OUTPUT_SIGNAL or not _fault_of_slurm(run) or folder.exists():
-        return ""
+        return []
     name = printable(shlex.quote(str(folder)))
-    return f"There is no folder for its output, and Slurm makes none: mkdir -p {name}"
+    return ["Slurm makes no folder for its output. To make it:", f"  mkdir -p {name}"]
 
 
 def put_back_text(states: Sequence[str]) -> str:

@@ -1,13 +1,14 @@
 """What is said of a job that did not complete."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from sacct_ingest.records import JobState
 from slurm_plugin.cli.failed_job import FailedJob, story
 from slurm_plugin.evaluation.enough import Lack
-from slurm_plugin.reports.failed_text import happened, missing_folder_text
+from slurm_plugin.reports.failed_text import happened, missing_folder_lines
 from slurm_plugin.slurm.ended_job import EndedJob
 
 
@@ -59,15 +60,14 @@ def test_the_folder_that_an_output_lacks_is_named(tmp_path):
     run = failed(signal=53, submit_line="sbatch job.sh", work_dir=str(tmp_path))
     assert story(FailedJob(7, [run], [run])) == [
         "Job 7 (ada/job.sh) did not start: Slurm could not open its input or output file.",
-        f"There is no folder for its output, and Slurm makes none: mkdir -p {tmp_path}/logs",
+        "Slurm makes no folder for its output. To make it:",
+        f"  mkdir -p {tmp_path}/logs",
     ]
     (tmp_path / "logs").mkdir()
     assert len(story(FailedJob(7, [run], [run]))) == 1
 
 
 def test_nothing_is_made_where_something_else_failed(tmp_path):
-    assert missing_folder_text(failed(code=1), tmp_path / "logs") == ""
-    assert missing_folder_text(failed(signal=52), tmp_path / "logs") == ""
-    assert "mkdir -p 'a b'" in missing_folder_text(
-        failed(signal=53), tmp_path.joinpath("a b").relative_to(tmp_path)
-    )
+    assert missing_folder_lines(failed(code=1), tmp_path / "logs") == []
+    assert missing_folder_lines(failed(signal=52), tmp_path / "logs") == []
+    assert missing_folder_lines(failed(signal=53), Path("a b"))[1] == "  mkdir -p 'a b'"
