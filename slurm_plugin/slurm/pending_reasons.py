@@ -176,7 +176,8 @@ def _partition_nodes(job: PendingJob, facts: QueueFacts) -> str:
             return f"it asks for {_nodes(job)}, and {one.name} gives {one.max_nodes} to a job"
         if job.nodes < one.min_nodes:
             return f"it asks for {_nodes(job)}, and {one.name} gives {one.min_nodes} at least"
-    return f"it asks for {_nodes(job)}, more than {_where(job)} has ({facts.nodes} are up)"
+    up = f" ({facts.nodes} are up)" if facts.seen and facts.nodes else ""
+    return f"it asks for {_nodes(job)}, more than {_where(job)} has{up}"
 
 
 def _partition_time(job: PendingJob, facts: QueueFacts) -> str:

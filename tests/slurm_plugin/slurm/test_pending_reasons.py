@@ -121,6 +121,12 @@ def test_the_job_s_own_numbers_are_in_the_sentence(reason, fields, ends, words):
     assert found.ends is ends
 
 
+@pytest.mark.parametrize("reason", ["PartitionNodeLimit", "Resources", "Priority"])
+def test_nodes_of_a_queue_that_was_not_looked_at_are_not_counted(reason):
+    job = PendingJob(job_id=7, nodes=20, partitions=("batch",), reason=reason)
+    assert "up" not in explain_reason(job, QueueFacts(now_s=NOW)).sentence
+
+
 def test_where_all_nodes_are_out_of_service_these_are_named():
     facts = QueueFacts(now_s=NOW, nodes=0, out_of_use=("n7", "n8"))
     assert explain_reason(replace(JOB, reason="Resources"), facts).sentence == (
