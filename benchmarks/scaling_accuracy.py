@@ -39,8 +39,9 @@ from _parametric import Amdahl, AmdahlLog, Usl
 from _programs import read_programs
 from numpy.typing import NDArray
 
+from predictor.application.count_changes import end
 from predictor.application.model import Application
-from predictor.application.request import REACH, end
+from predictor.application.request import REACH
 from predictor.models import selection
 from predictor.models.adept import Adept
 from predictor.models.base import Model

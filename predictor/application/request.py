@@ -7,12 +7,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, comb, copysign, exp, hypot, log, log2, sqrt
-from statistics import NormalDist, fmean, median
+from math import ceil, exp, hypot, log, log2
+from statistics import fmean, median
 
 from predictor import table as tables
+from predictor.application.count_changes import UNEVEN, changes, end, is_sure, log_ratios, spread
 from predictor.change import AskedRange, Change
-from predictor.checks import need_nodes
 from predictor.facts import Longest, Starts
 from predictor.memory import Memory, MemoryNeed
 from predictor.prediction_table import PredictionTable, Tail
@@ -27,79 +27,6 @@ _STEPS_UP = 4
 #: Share of a change to a count that no job asked for which its problem offsets: users ask for more
 #: nodes for larger problems, so it is between none of it (the same problem) and all.
 _LARGER = 0.5
-#: A change is sure where nine in ten paths are within this of their middle: a fifth (logs).
-_SURE = 0.18
-#: Standard deviation of log run time by which a count that was not run leaves the curve through
-#: those that were: how a problem is cut into parts is another matter on each count.
-_UNEVEN = 0.1
-#: Runs for which the prior of noise and roughness counts.
-_PRIOR_RUNS = 2
-#: Equally likely values of a distribution.
-DRAWS = 40
-_NORMAL = NormalDist()
-NORMAL = tuple(_NORMAL.inv_cdf((i + 0.5) / DRAWS) for i in range(DRAWS))
-#: Step through level, change and wait, so that each value of one meets many of the others.
-_STRIDE = 17
-
-
-def log_ratios(change: Change, asked: int, counts: Sequence[int]) -> list[tuple[float, ...]]:
-    """Log of T(n)/T(asked) of one problem on each of ``counts``, one value for each path.
-
-    Raises ValueError: a count is no whole number of 1 or more.
-    """
-    need_nodes((asked, *counts))
-    here = _along(change, asked, asked)
-    each = (zip(here, _along(change, asked, n), strict=True) for n in counts)
-    return [tuple((there - one) / 1000 for one, there in pairs) for pairs in each]
-
-
-def _along(change: Change, asked: int, nodes: int) -> list[float]:
-    """Value of each path at a count."""
-    spots = {one: _spot(change.doublings, nodes / (one or asked)) for one in {*change.references}}
-    placed = (
-        (path, *spots[one]) for path, one in zip(change.paths, change.references, strict=True)
-    )
-    return [path[i] + share * (path[i + 1] - path[i]) for path, i, share in placed]
-
-
-def _spot(knots: tuple[float, ...], ratio: float) -> tuple[int, float]:
-    """Place of a ratio of counts: the knot before it, and how far it is to the next one."""
-    doublings = min(max(log2(ratio), knots[0]), knots[-1])
-    i = min(bisect_right(knots, doublings), len(knots) - 1) - 1
-    return i, (doublings - knots[i]) / (knots[i + 1] - knots[i])
-
-
-@lru_cache(maxsize=4 * _CACHED)
-def ratios(table: PredictionTable, counts: tuple[int, ...]) -> tuple[tuple[float, ...], ...]:
-    """T(n)/T(asked) of the job that a table is for on each of ``counts``, as equally likely values.
-
-    A table that says nothing of a change is taken at its word, as sure as it is.
-
-    Raises LookupError: the table does not cover a count, or is for no one job;
-        ValueError: a count is no whole number of 1 or more.
-    """
-    if table.change is not None:
-        each = log_ratios(table.change, table.asked, counts)
-        return tuple(tuple(map(exp, logs)) for logs in each)
-    here, made = tables.at(table, table.asked), []
-    for there in [tables.at(table, n) for n in counts]:
-        spread, ratio = hypot(here.curve_sd, there.curve_sd), there.time_s / here.time_s
-        same = there.nodes == table.asked
-        made.append((1.0,) * DRAWS if same else tuple(ratio * exp(spread * z) for z in NORMAL))
-    return tuple(made)
-
-
-@lru_cache(maxsize=_CACHED)
-def levels(table: PredictionTable) -> tuple[float, ...]:
-    """Run time on the count asked for, as equally likely values in the order of `ratios`.
-
-    They are drawn apart from the change: a large value of one meets each of the other.
-    """
-    one = tables.at(table, table.asked)
-    z = NormalDist().inv_cdf((1 + one.level) / 2)
-    down, up = log(one.time_s / one.low_s) / z, log(one.high_s / one.time_s) / z
-    drawn = [one.time_s * exp(value * (up if value > 0 else down)) for value in NORMAL]
-    return tuple(drawn[(i * _STRIDE) % DRAWS] for i in range(DRAWS))
 
 
 @lru_cache(maxsize=_CACHED)
@@ -118,19 +45,24 @@ def for_request(
         return table
     if change is None:
         return replace(table, asked=asked)
-    own = range_of(change, given)
-    ran = {*change.learnt, *(own.counts if own else ())}
-    known = own is not None and tables.covers(table, own.level)
-    level = own.level if own and known else min(max(asked, table.nodes[0]), table.nodes[-1])
+    alike = range_of(change, given)
+    ran = {*change.learnt}
+    level = min(max(asked, table.nodes[0]), table.nodes[-1])
+    never = level != asked
+    if alike is not None:
+        ran |= {*alike.counts}
+        if tables.covers(table, alike.level):
+            level = alike.level
+            never = False
     if abs(log2(asked / level)) > REACH:
         return table
     if change.one_problem:
         job = _of_one_problem(table, change, asked, level, ran)
     else:
-        never = not known and level != asked
         job = _of_its_own_problem(table, change, asked, level, ran, never=never)
-    memory = own.memory if own and own.memory else job.memory
-    return _undecided(replace(job, memory=memory), change, level)
+    if alike is not None and alike.memory:
+        job = replace(job, memory=alike.memory)
+    return _undecided(job, change, level)
 
 
 def _undecided(job: PredictionTable, change: Change, level: int) -> PredictionTable:
@@ -143,7 +75,7 @@ def _undecided(job: PredictionTable, change: Change, level: int) -> PredictionTa
     if not change.undecided:
         return job
     ran = [point.nodes for point in job.observed if point.nodes != job.asked]
-    doubtful = [n for n in ran if not _is_sure(_changes(change, level, n, job.asked), job)]
+    doubtful = [n for n in ran if not is_sure(changes(change, level, n, job.asked), job)]
     if not doubtful:
         return job
     # The cheapest: the nearest smaller count, or else the nearest larger one.
@@ -152,8 +84,8 @@ def _undecided(job: PredictionTable, change: Change, level: int) -> PredictionTa
     undecided = problem("undecided", cheapest, where=job.unit.counted(cheapest))
     verdict = tables.worse(job.verdict, Verdict.DOUBTFUL)
     # That no job asked for its count is said first.
-    never = [one for one in job.problems if one.name == "not_run"]
-    others = [one for one in job.problems if one.name != "not_run"]
+    never = [found for found in job.problems if found.name == "not_run"]
+    others = [found for found in job.problems if found.name != "not_run"]
     return replace(job, verdict=verdict, problems=(*never, undecided, *others))
 
 
@@ -181,14 +113,15 @@ def _of_one_problem(
         if within:
             row = min(_Row.of_table(table, n), row.on_curve(table), key=_Row.width)
         rows.append(row)
-    # Where some doubt is left that it is one problem, a change of count is not reliable.
-    sure = [_is_sure(_changes(change, level, n, asked), table) for n in nodes]
-    by_count = [tables.verdict_at(table, n) for n in nodes]
-    verdicts = tuple(_verdict(here, sure=one) for here, one in zip(by_count, sure, strict=True))
+    verdicts = []
+    for n in nodes:
+        # Where some doubt is left that it is one problem, a change of count is not reliable.
+        sure = is_sure(changes(change, level, n, asked), table)
+        verdicts.append(_verdict(tables.verdict_at(table, n), sure=sure))
     job = _with_rows(table, asked, rows)
     need = table.need and _needed(table.need, nodes)
     verdict = tables.verdict_at(table, level)
-    return replace(job, verdict=verdict, verdicts=verdicts, need=need)
+    return replace(job, verdict=verdict, verdicts=tuple(verdicts), need=need)
 
 
 def _of_its_own_problem(
@@ -213,7 +146,7 @@ def _of_its_own_problem(
         for n in nodes
     ]
     if level != asked:
-        spreads = [_spread(logs) for logs in log_ratios(change, asked, nodes)]
+        spreads = [spread(logs) for logs in log_ratios(change, asked, nodes)]
         rows = [replace(row, curve_sd=sd) for row, sd in zip(rows, spreads, strict=True)]
     here = tables.verdict_at(table, level)
     verdicts = tuple(_verdict(here, sure=row.sure) for row in rows)
@@ -287,12 +220,13 @@ class _Row:
         measured: the count was run.
         """
         here = tables.at(table, level)
-        logs = _changes(change, level, nodes, asked)
+        logs = changes(change, level, nodes, asked)
         # Where hypotheses disagree the mean is a time that neither of them expects.
         change_log = median(logs)
-        uneven = 0.0 if measured or nodes == level else _UNEVEN
+        uneven = 0.0 if measured or nodes == level else UNEVEN
         beyond = (1 - table.confidence) / 2
-        low, high = (end(logs, share, change.runs, uneven) for share in (beyond, 1 - beyond))
+        low = end(logs, beyond, change.runs, uneven)
+        high = end(logs, 1 - beyond, change.runs, uneven)
         middle = here.time_s * exp(change_log + larger)
         down = hypot(log(here.low_s / here.time_s), larger)
         up = hypot(log(here.high_s / here.time_s), larger)
@@ -306,11 +240,11 @@ class _Row:
             middle,
             middle * exp(-hypot(down, change_log - low)),
             middle * exp(hypot(up, high - change_log)),
-            _spread(logs),
+            spread(logs),
             tuple(tails_s),
             tables.longest(table, level) * middle / here.time_s,
             starts and tables.scaled_starts(starts, nodes, middle / here.time_s),
-            _is_sure(logs, table),
+            is_sure(logs, table),
         )
 
     def width(self) -> float:
@@ -331,74 +265,6 @@ class _Row:
             longest_s=self.longest_s * share,
             starts=self.starts and tables.scaled_starts(self.starts, self.nodes, share),
         )
-
-
-def _changes(change: Change, level: int, nodes: int, asked: int) -> list[float]:
-    """Log of T(nodes)/T(level) on each path, rising.
-
-    asked: count that paths without a reference of their own count from.
-    """
-    there, here = log_ratios(change, asked, (nodes, level))
-    return sorted(one - other for one, other in zip(there, here, strict=True))
-
-
-def end(rising: Sequence[float], share: float, runs: int, uneven: float = _UNEVEN) -> float:
-    """Quantile of a change, to say how long a job may take: farther out than that of its paths.
-
-    What decides goes by the paths.  They follow from the most likely noise and roughness; these
-    are known from few runs, so the distance from the median is that of Student's t.
-
-    rising: log of the change on each path.
-    runs: that the paths follow from; 0: these are as sure as they say.
-    uneven: standard deviation by which the count leaves the paths; 0: it was run.
-    """
-    if not runs:
-        return _quantile(rising, share)
-    middle = median(rising)
-    heavier, normal = _heavier(share, runs), _NORMAL.inv_cdf(share)
-    away = heavier * (_quantile(rising, share) - middle)
-    return middle + copysign(hypot(away, normal * uneven), normal)
-
-
-@lru_cache(maxsize=_CACHED)
-def _heavier(share: float, runs: int) -> float:
-    """Quantile of Student's t over that of the normal distribution.
-
-    By an expansion (Abramowitz and Stegun, *Handbook of Mathematical Functions*, 1964, 26.7.5).
-
-    >>> round(_heavier(0.95, 3), 3)  # 2.015 / 1.645
-    1.225
-    """
-    z2 = _NORMAL.inv_cdf(share) ** 2
-    free = _PRIOR_RUNS + runs
-    first = (z2 + 1) / 4
-    second = (5 * z2**2 + 16 * z2 + 3) / 96
-    third = (3 * z2**3 + 19 * z2**2 + 17 * z2 - 15) / 384
-    return 1 + first / free + second / free**2 + third / free**3
-
-
-def _quantile(rising: Sequence[float], share: float) -> float:
-    """Quantile of equally likely values, smoothed by Bernstein's polynomials (Cheng, 1995).
-
-    >>> _quantile([1.0, 2.0, 3.0, 4.0], 0.5), round(_quantile([1.0, 2.0], 0.99), 3)
-    (2.5, 1.99)
-    """
-    weights = _bernstein(len(rising) - 1, share)
-    return sum(weight * one for weight, one in zip(weights, rising, strict=True))
-
-
-@lru_cache(maxsize=_CACHED)
-def _bernstein(last: int, share: float) -> tuple[float, ...]:
-    return tuple(
-        comb(last, place) * share**place * (1 - share) ** (last - place)
-        for place in range(last + 1)
-    )
-
-
-def _is_sure(logs: Sequence[float], table: PredictionTable) -> bool:
-    """Whether nine in ten changes are within a fifth; logs: of each path, rising."""
-    beyond = (1 - table.confidence) / 2
-    return _quantile(logs, 1 - beyond) - _quantile(logs, beyond) <= 2 * _SURE
 
 
 def _tails(table: PredictionTable, nodes: int) -> list[float]:
@@ -440,7 +306,7 @@ def _with_rows(table: PredictionTable, asked: int, rows: Sequence[_Row]) -> Pred
 
 def usual(table: PredictionTable) -> Point | None:
     """Find the count of most runs, the largest of these; None: there is no finished run."""
-    return max(table.observed, key=lambda one: (one.repeats, one.nodes), default=None)
+    return max(table.observed, key=lambda point: (point.repeats, point.nodes), default=None)
 
 
 def of_usual_job(table: PredictionTable) -> PredictionTable:
@@ -448,24 +314,24 @@ def of_usual_job(table: PredictionTable) -> PredictionTable:
 
     The same one where there is no run, or nothing is known of a change.
     """
-    own = usual(table)
-    if own is None or table.change is None or table.asked:
+    point = usual(table)
+    if point is None or table.change is None or table.asked:
         return table
-    job = for_request(replace(table, acting={}), own.nodes)
-    low, high = table.nodes[0], table.nodes[-1]
+    job = for_request(replace(table, acting={}), point.nodes)
+    low = table.nodes[0]
+    high = table.nodes[-1]
     rows = slice(bisect_left(job.nodes, low), bisect_right(job.nodes, high))
-    knee, end = (n if n and n <= high else None for n in (job.knee, job.max_useful))
-    return replace(tables.of_rows(job, rows), knee=knee, max_useful=end)
-
-
-def _spread(logs: Sequence[float]) -> float:
-    mean = fmean(logs)
-    return sqrt(fmean([(one - mean) ** 2 for one in logs]))
+    knee = job.knee if job.knee and job.knee <= high else None
+    most = job.max_useful if job.max_useful and job.max_useful <= high else None
+    return replace(tables.of_rows(job, rows), knee=knee, max_useful=most)
 
 
 def range_of(change: Change, given: tuple[int, int]) -> AskedRange | None:
     """Find the runs whose users asked for the same range; None: there are none."""
-    return next((one for one in change.ranges if (one.low, one.high) == given), None)
+    for asked in change.ranges:
+        if (asked.low, asked.high) == given:
+            return asked
+    return None
 
 
 def counts_run(table: PredictionTable, given: tuple[int, int] = (0, 0)) -> tuple[int, ...]:
@@ -480,8 +346,9 @@ def counts_run(table: PredictionTable, given: tuple[int, int] = (0, 0)) -> tuple
         return tuple(sorted(ran))
     if table.asked and not change.one_problem:
         ran &= {table.asked}
-    if (own := range_of(change, given)) is not None:
-        ran |= {*own.counts}
+    alike = range_of(change, given)
+    if alike is not None:
+        ran |= {*alike.counts}
     # Tries count on what was asked for.
     ran |= {*change.learnt}
     return tuple(sorted(n for n in ran if tables.covers(table, n)))
@@ -495,30 +362,36 @@ def _at_asked(memory: tuple[Memory, ...], asked: int) -> tuple[Memory, ...]:
     """
     if not memory:
         return ()
-    near = min(memory, key=lambda one: abs(log(one.nodes / asked)))
+    near = _nearest(memory, asked)
     return (Memory(asked, ceil(near.mem_bytes * tables.shared_out(near.nodes, asked))),)
 
 
 def _on(need: MemoryNeed, asked: int) -> MemoryNeed:
     """Need of memory on one count alone."""
-    high = tuple(one for one in need.high if one.nodes == asked)
-    return replace(need, high=high, given=tuple(one for one in need.given if one.nodes == asked))
+    high = tuple(memory for memory in need.high if memory.nodes == asked)
+    given = tuple(memory for memory in need.given if memory.nodes == asked)
+    return replace(need, high=high, given=given)
 
 
 def _needed(need: MemoryNeed, nodes: Sequence[int]) -> MemoryNeed:
     """Need of memory on each count: as measured there, or as fewer nodes share out the nearest."""
 
-    def shared(own: tuple[Memory, ...]) -> tuple[Memory, ...]:
-        if not own:
+    def shared(measured: tuple[Memory, ...]) -> tuple[Memory, ...]:
+        if not measured:
             return ()
         rows = []
         for n in nodes:
-            near = min(own, key=lambda one: abs(log(one.nodes / n)))
+            near = _nearest(measured, n)
             need_bytes = ceil(near.mem_bytes * tables.shared_out(near.nodes, n))
             rows.append(Memory(n, need_bytes))
         return tuple(rows)
 
     return replace(need, high=shared(need.high), given=shared(need.given))
+
+
+def _nearest(measured: Sequence[Memory], nodes: int) -> Memory:
+    """Find what was measured on the nearest count, by ratio."""
+    return min(measured, key=lambda memory: abs(log(memory.nodes / nodes)))
 
 
 def _best(nodes: list[int], costs: list[float]) -> int | None:

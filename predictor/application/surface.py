@@ -25,7 +25,8 @@ from statistics import NormalDist, fmean
 from typing import TypeVar
 
 from predictor import table as tables
-from predictor.application.request import DRAWS, NORMAL, REACH
+from predictor.application.count_changes import DRAWS, NORMAL
+from predictor.application.request import REACH
 from predictor.change import Change
 from predictor.facts import Starts
 from predictor.prediction_table import ByType, PredictionTable, Tail

@@ -11,8 +11,8 @@ from math import exp, inf, log
 from operator import attrgetter
 from statistics import fmean
 
+from predictor.application.count_changes import log_ratios
 from predictor.application.model import Application, Paths
-from predictor.application.request import log_ratios
 from predictor.change import AskedRange, Change
 from predictor.facts import Ending, Failures, LimitReached, Longest
 from predictor.memory import UNBOUNDED, Memory

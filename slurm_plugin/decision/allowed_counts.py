@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeGuard
 import msgspec
 from msgspec.structs import replace
 
-from predictor.application.request import levels, ratios
+from predictor.application.count_changes import levels, ratios
 from predictor.job_table import OTHER_LAYOUT
 from predictor.prediction_table import PredictionTable
 from predictor.table import at, covers, verdict_at

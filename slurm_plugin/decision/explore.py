@@ -12,7 +12,8 @@ from math import inf
 from statistics import fmean, pstdev
 from typing import NamedTuple
 
-from predictor.application.request import counts_run, levels, range_of
+from predictor.application.count_changes import levels
+from predictor.application.request import counts_run, range_of
 from predictor.prediction_table import PredictionTable
 from slurm_plugin.decision.node_options import Comparison, Option
 from slurm_plugin.slurm.cluster_state import Cluster

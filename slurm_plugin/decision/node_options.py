@@ -20,7 +20,8 @@ from operator import itemgetter
 import msgspec
 from msgspec.structs import replace
 
-from predictor.application.request import DRAWS, for_request, levels
+from predictor.application.count_changes import DRAWS, levels
+from predictor.application.request import for_request
 from predictor.job_table import of_all_limits
 from predictor.prediction_table import PredictionTable
 from predictor.types import Prediction

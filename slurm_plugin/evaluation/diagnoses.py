@@ -4,7 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from predictor.application.request import for_request, ratios
+from predictor.application.count_changes import ratios
+from predictor.application.request import for_request
 from predictor.prediction_table import PredictionTable
 from predictor.problems import Problem
 from predictor.table import at, covers, verdict_at

@@ -20,7 +20,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from predictor.application.request import DRAWS, for_request, ratios
+from predictor.application.count_changes import DRAWS, ratios
+from predictor.application.request import for_request
 from predictor.models.downey import speedup
 from predictor.prediction_table import PredictionTable
 from predictor.refit import RefitInput, fits_of

@@ -173,8 +173,8 @@ CALLS: dict[str, tuple[Callable[..., Any] | None, dict[str, Any]]] = {
         lambda **given: Application([Sample(**given)] * 2).paths().logs,
         {"nodes": 4, "elapsed_s": 9.0, "asked": 8, "memory_bytes": 5.0},
     ),
-    "application.request.log_ratios": (None, {"change": CHANGE, "asked": 4, "counts": [2]}),
-    "application.request.ratios": (
+    "application.count_changes.log_ratios": (None, {"change": CHANGE, "asked": 4, "counts": [2]}),
+    "application.count_changes.ratios": (
         None, {"table": for_request(replace_data(TABLE, change=CHANGE), 4), "counts": (2,)},
     ),
     "application.request.for_request": (

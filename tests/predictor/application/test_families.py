@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from predictor.application.count_changes import log_ratios
 from predictor.application.family import fit_family
-from predictor.application.request import for_request, log_ratios
+from predictor.application.request import for_request
 from predictor.application.sizes import choose
 from predictor.application.surface import OWN_ROW, Slice, beside_own, for_sizes, spread
 from predictor.sample import Sample

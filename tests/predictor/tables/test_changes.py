@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from scipy.special import ndtri, stdtrit
 
-from predictor.application.request import NORMAL, end, for_request, log_ratios, ratios
+from predictor.application.count_changes import NORMAL, end, log_ratios, ratios
+from predictor.application.request import for_request
 from predictor.job_table import for_type
 from predictor.memory import Memory
 from predictor.node_types.recognition import NodeType
