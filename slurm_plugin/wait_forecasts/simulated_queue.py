@@ -50,7 +50,7 @@ class PartitionQueue:
     @property
     def keys(self) -> frozenset[int]:
         """Ids of the jobs that run or wait in it."""
-        return frozenset(one.key for one in (*self.state.running, *self.state.waiting))
+        return frozenset(job.key for job in (*self.state.running, *self.state.waiting))
 
     def before(self, place: "Place", awaited: Collection[int] = frozenset()) -> "PartitionQueue":
         """Queue as one of its jobs sees it: of those alone that go before, or that it waits for."""
@@ -81,16 +81,16 @@ def queues(
     span_of: tells when a job of another queue starts and ends that one waits for.
     """
     scene = QueueScene.of(
-        *(raw, run_times), now_s=now_s, settings=settings, limits=limits, span_of=span_of
+        raw, run_times, now_s=now_s, settings=settings, limits=limits, span_of=span_of
     )
-    together: dict[frozenset[str], list[str]] = defaultdict(list)
-    for name, own in scene.members.items():
-        together[own].append(name)
-    past = arrivals or {}
-    return [
-        scene.queue(tuple(names), own, [one for name, one in past.items() if name in names])
-        for own, names in together.items()
-    ]
+    partitions_of: dict[frozenset[str], list[str]] = defaultdict(list)
+    for name, nodes in scene.members.items():
+        partitions_of[nodes].append(name)
+    result = []
+    for nodes, names in partitions_of.items():
+        past = [of for name, of in (arrivals or {}).items() if name in names]
+        result.append(scene.queue(tuple(names), nodes, past))
+    return result
 
 
 #: What comes before what in a queue: tier, priority, submission, id.
@@ -128,21 +128,31 @@ class QueueScene:
         """Make it of what Slurm said; parameters as of :func:`queues`."""
         nodes = {node.name: node for node in raw.nodes if node.state.isdisjoint(UNUSABLE)}
         members: dict[str, frozenset[str]] = {}
-        for one in raw.partitions:
-            own = frozenset(name for name, node in nodes.items() if one.name in node.partitions)
-            if own and one.up:
-                members[one.name] = own
-        exclusive = {one.name for one in raw.partitions if one.exclusive or settings.whole_nodes}
-        tiers = {one.name: one.tier for one in raw.partitions}
+        tiers: dict[str, int] = {}
+        exclusive: set[str] = set()
+        for partition in raw.partitions:
+            name = partition.name
+            tiers[name] = partition.tier
+            if partition.exclusive or settings.whole_nodes:
+                exclusive.add(name)
+            inside = frozenset(node.name for node in nodes.values() if name in node.partitions)
+            if inside and partition.up:
+                members[name] = inside
         alone = {
             job.job_id: job.alone or not exclusive.isdisjoint(job.partitions) for job in raw.jobs
         }
-        startable = StartableJobs(raw, settings, limits)
         return cls(
-            *(raw, nodes, members, tiers, frozenset(exclusive), alone, run_times, now_s),
+            raw=raw,
+            nodes=nodes,
+            members=members,
+            tiers=tiers,
+            exclusive=frozenset(exclusive),
+            alone=alone,
+            run_times=run_times,
+            now_s=now_s,
             counts_memory=settings.counts_memory,
             depth=settings.depth,
-            startable=startable,
+            startable=StartableJobs(raw, settings, limits),
             awaited=AwaitedJobs(JobTimes(raw.jobs, now_s, span_of)),
         )
 
@@ -156,19 +166,21 @@ class QueueScene:
         return (-tier, -job.priority, job.submit_s, job.job_id or 0)
 
     def queue(
-        self, names: tuple[str, ...], own: frozenset[str], arrivals: Sequence[PastArrivals] = ()
+        self, names: tuple[str, ...], nodes: frozenset[str], arrivals: Sequence[PastArrivals] = ()
     ) -> PartitionQueue:
         """Make the queue of some nodes.
 
         names: partitions that have just these nodes; none: all count with the part of theirs.
-        own: the nodes.
+        nodes: their names.
         arrivals: how jobs came to these partitions.
         """
-        overlap = {name: len(own & other) / len(other) for name, other in self.members.items()}
-        units = self._units(own, overlap)
-        running = [*self._running(own, units), *self._unseen(own, units)]
-        known = self._held(list(self._waiting(names, own, overlap)), running)
-        waiting = sorted(known, key=lambda one: one.place)
+        overlap = {
+            name: len(nodes & members) / len(members) for name, members in self.members.items()
+        }
+        units = self._units(nodes, overlap)
+        running = [*self._running(nodes, units), *self._unseen(nodes, units)]
+        waiting = self._held(list(self._waiting(names, nodes, overlap)), running)
+        waiting = sorted(waiting, key=lambda record: record.place)
         tasks = _Tasks(waiting, partial(self._task, units))
         return PartitionQueue(
             partitions=names,
@@ -179,16 +191,16 @@ class QueueScene:
                 running=running,
                 waiting=tasks,
                 depth=tasks.within(self.depth),
-                closings=self._closings(own, units),
+                closings=self._closings(nodes, units),
                 arrivals=_arrivals(arrivals, units),
             ),
-            waiting=sum(one.job.jobs for one in waiting if one.starts_by_itself),
+            waiting=sum(record.job.jobs for record in waiting if record.starts_by_itself),
             demand=_demand(arrivals, units),
         )
 
-    def _units(self, own: frozenset[str], overlap: Mapping[str, float]) -> NodeUnits:
+    def _units(self, names: frozenset[str], overlap: Mapping[str, float]) -> NodeUnits:
         """Count in nodes where jobs have whole ones, and in CPUs elsewhere."""
-        nodes = [self.nodes[name] for name in own]
+        nodes = [self.nodes[name] for name in names]
         gres: dict[str, float] = defaultdict(float)
         for node in nodes:
             for name, count in node.gres.items():
@@ -204,11 +216,11 @@ class QueueScene:
             gres=dict(gres),
         )
 
-    def _running(self, own: frozenset[str], units: NodeUnits) -> Iterator[QueuedJob]:
+    def _running(self, nodes: frozenset[str], units: NodeUnits) -> Iterator[QueuedJob]:
         for job in self.raw.jobs:
             if job.state in WAITS or not job.node_names:
                 continue
-            inside = sum(name in own for name in job.node_names)
+            inside = sum(name in nodes for name in job.node_names)
             if inside:
                 limit_s = job.end_s - job.start_s if job.end_s < inf else _FOREVER_S
                 log_run_s, application = self.run_times(job)
@@ -223,16 +235,16 @@ class QueueScene:
                     key=_key(job),
                 )
 
-    def _unseen(self, own: frozenset[str], units: NodeUnits) -> Iterator[QueuedJob]:
+    def _unseen(self, nodes: frozenset[str], units: NodeUnits) -> Iterator[QueuedJob]:
         """Nodes in use by jobs that we may not see: unknown for how long."""
         used = {name for job in self.raw.jobs for name in job.node_names}
-        hidden = sum(self.nodes[name].cpus_used > 0 for name in own - used)
+        hidden = sum(self.nodes[name].cpus_used > 0 for name in nodes - used)
         if hidden:
             taken = max(hidden * units.units // units.nodes, 1)
             yield QueuedJob(units=taken, limit_s=_FOREVER_S)
 
     def _waiting(
-        self, names: Sequence[str], own: frozenset[str], overlap: Mapping[str, float]
+        self, names: Sequence[str], nodes: frozenset[str], overlap: Mapping[str, float]
     ) -> "Iterator[_Waiting]":
         places: dict[tuple[Sequence[str], NodeShare | None], tuple[float, int, bool]] = {}
         for job in self.raw.jobs:
@@ -240,17 +252,20 @@ class QueueScene:
                 continue
             later = job.reason in _LATER and job.start_s < inf
             behind = job.reason == _BEHIND and self.awaited.of(job) is not None
-            fitting, may_start = self.startable.fitting, self.startable.partitions
-            able = fitting(job) if later or behind else may_start(job)
-            if not able:
+            if later or behind:
+                partitions = self.startable.fitting(job)
+            else:
+                partitions = self.startable.partitions(job)
+            if not partitions:
                 continue
-            key = able, None if names else _particular(job)
-            if (where := places.get(key)) is None:
-                part, tier, inside = self._where(able, names, overlap)
-                if part and key[1] is not None:
-                    part = self._part(able, key[1], own)
-                where = places[key] = part, tier, inside
-            part, tier, inside = where
+            share = None if names else _particular(job)
+            key = partitions, share
+            if key not in places:
+                part, tier, inside = self._where(partitions, names, overlap)
+                if part and share is not None:
+                    part = self._part(partitions, share, nodes)
+                places[key] = part, tier, inside
+            part, tier, inside = places[key]
             if not part:
                 continue
             # Of others' small jobs so many count in full as have their nodes here.
@@ -264,25 +279,26 @@ class QueueScene:
         self, waiting: Sequence["_Waiting"], running: Sequence[QueuedJob]
     ) -> Sequence["_Waiting"]:
         """Say of jobs that wait for others what holds them; the unknown ones are left out."""
-        if not any(one.job.reason == _BEHIND for one in waiting):
+        if not any(record.job.reason == _BEHIND for record in waiting):
             return waiting
-        run = {job.key for job in running}
+        running_keys = {job.key for job in running}
         while True:
-            there = run | {_key(one.job) for one in waiting}
-            made = [self._behind(one, there) for one in waiting]
-            known = [one for one in made if one is not None]
-            if len(known) == len(waiting):
-                return known
-            waiting = known
+            keys = running_keys | {_key(record.job) for record in waiting}
+            held = [self._behind(record, keys) for record in waiting]
+            remaining = [record for record in held if record is not None]
+            if len(remaining) == len(waiting):
+                return remaining
+            waiting = remaining
 
-    def _behind(self, one: "_Waiting", there: Collection[int]) -> "_Waiting | None":
-        if one.job.reason != _BEHIND:
-            return one
-        hold = self.awaited.hold(one.job, there)
+    def _behind(self, record: "_Waiting", keys: Collection[int]) -> "_Waiting | None":
+        """Say what holds a job among those of ``keys``; None: its start cannot be reckoned."""
+        if record.job.reason != _BEHIND:
+            return record
+        hold = self.awaited.hold(record.job, keys)
         if hold is None:
             return None
         begin_s = max(hold.begin_s - self.now_s, 0.0)
-        return replace(one, awaits=hold.awaits, of_tasks=hold.of_tasks, begin_s=begin_s)
+        return replace(record, awaits=hold.awaits, of_tasks=hold.of_tasks, begin_s=begin_s)
 
     def _where(
         self, partitions: Sequence[str], names: Sequence[str], overlap: Mapping[str, float]
@@ -292,52 +308,56 @@ class QueueScene:
         tier = max((self.tiers.get(name, 1) for name in partitions), default=1)
         return part, tier, not frozenset(names).isdisjoint(partitions)
 
-    def _part(self, partitions: Sequence[str], share: NodeShare, own: frozenset[str]) -> float:
+    def _part(self, partitions: Sequence[str], share: NodeShare, nodes: frozenset[str]) -> float:
         """Part of the nodes that could take a share of which these are."""
         fits: dict[NodeGroup, bool] = {}
         able = []
-        for name in frozenset().union(*(self.members.get(one, frozenset()) for one in partitions)):
+        members = [self.members.get(partition, frozenset()) for partition in partitions]
+        for name in frozenset().union(*members):
             group = empty_node(self.nodes[name])
             if group not in fits:
                 fits[group] = could_hold(group, share)
             if fits[group]:
                 able.append(name)
-        return sum(name in own for name in able) / len(able) if able else 0.0
+        if not able:
+            return 0.0
+        return sum(name in nodes for name in able) / len(able)
 
-    def _task(self, units: NodeUnits, one: "_Waiting") -> QueuedJob:
-        log_run_s, application = self.run_times(one.job)
-        share = 1.0 if one.own else max(one.part, 1 / max(one.job.nodes, 1))
+    def _task(self, units: NodeUnits, record: "_Waiting") -> QueuedJob:
+        job = record.job
+        log_run_s, application = self.run_times(job)
+        nodes = max(job.nodes, 1)
+        share = 1.0 if record.own else max(record.part, 1 / nodes)
         return QueuedJob(
-            units=max(ceil(self._size(one.job, max(one.job.nodes, 1), units) * share), 1),
-            limit_s=one.job.limit_s or _FOREVER_S,
+            units=max(ceil(self._size(job, nodes, units) * share), 1),
+            limit_s=job.limit_s or _FOREVER_S,
             log_run_s=log_run_s,
             application=application,
-            begin_s=one.begin_s,
-            owner=one.job.user,
-            account=one.job.account,
-            number=one.job.job_id if one.own and one.job.job_id is not None else -1,
-            key=_key(one.job),
-            awaits=one.awaits,
+            begin_s=record.begin_s,
+            owner=job.user,
+            account=job.account,
+            number=_key(job) if record.own else -1,
+            key=_key(job),
+            awaits=record.awaits,
         )
 
     def _size(self, job: RawJob, nodes: int, units: NodeUnits) -> int:
         return size_of(job, nodes, units, alone=self.alone[job.job_id])
 
-    def _closings(self, own: frozenset[str], units: NodeUnits) -> Sequence[Closing]:
+    def _closings(self, nodes: frozenset[str], units: NodeUnits) -> Sequence[Closing]:
         """Reservations, less what their own jobs have of them already."""
-        made = []
-        for one in self.raw.reservations:
-            nodes = sum(name in own for name in one.node_names)
-            inside = frozenset(one.node_names) & own
-            theirs = sum(
-                sum(name in inside for name in job.node_names)
-                for job in self.raw.jobs
-                if job.reservation == one.name
-            )
-            left = max(nodes - theirs, 0) * units.units // units.nodes
-            if left and one.end_s > self.now_s:
-                made.append((max(one.start_s - self.now_s, 0.0), one.end_s - self.now_s, left))
-        return made
+        closings = []
+        for reservation in self.raw.reservations:
+            inside = frozenset(reservation.node_names) & nodes
+            free = sum(name in nodes for name in reservation.node_names)
+            for job in self.raw.jobs:
+                if job.reservation == reservation.name:
+                    free -= sum(name in inside for name in job.node_names)
+            left = max(free, 0) * units.units // units.nodes
+            end_s = reservation.end_s - self.now_s
+            if left and end_s > 0:
+                closings.append((max(reservation.start_s - self.now_s, 0.0), end_s, left))
+        return closings
 
 
 def _key(job: RawJob) -> int:
@@ -358,29 +378,25 @@ def size_of(job: RawJob, nodes: int, units: NodeUnits, *, alone: bool) -> int:
         return max(ceil(nodes * each), 1)
     count = max(len(job.node_names) or job.nodes, 1)
     gres = {name: amount / count for name, amount in job.devices.items()}
-    cpus, memory = job.tres.get("cpu", 1.0) / count, job.tres.get("mem", 0.0) / count
+    cpus = job.tres.get("cpu", 1.0) / count
+    memory = job.tres.get("mem", 0.0) / count
     return max(ceil(nodes * units.part(cpus, memory, gres) * each - 1e-9), 1)
 
 
 def _arrivals(past: Sequence[PastArrivals], units: NodeUnits) -> Arrivals:
     """Jobs to come in all partitions of a queue, in its units."""
-    per_s = sum(one.per_s for one in past)
+    per_s = sum(partition.per_s for partition in past)
     if not per_s:
         return Arrivals()
-    whole = units.units == units.nodes
-    return Arrivals(
-        per_s=per_s,
-        ahead=sum(one.per_s * one.ahead for one in past) / per_s,
-        shapes=[
-            JobShape(
-                min(max(shape.nodes if whole else shape.cpus, 1), units.units),
-                max(shape.limit_s, 1.0),
-                shape.run_s,
-            )
-            for one in past
-            for shape in one.shapes
-        ],
-    )
+    whole_nodes = units.units == units.nodes
+    shapes: list[JobShape] = []
+    for partition in past:
+        for shape in partition.shapes:
+            size = shape.nodes if whole_nodes else shape.cpus
+            size = min(max(size, 1), units.units)
+            shapes.append(JobShape(size, max(shape.limit_s, 1.0), shape.run_s))
+    ahead = sum(partition.per_s * partition.ahead for partition in past) / per_s
+    return Arrivals(per_s=per_s, ahead=ahead, shapes=shapes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,11 +425,12 @@ class _Tasks(Sequence[QueuedJob]):
         self,
         waiting: Sequence[_Waiting],
         make: Callable[[_Waiting], QueuedJob],
-        made: dict[Place, QueuedJob] | None = None,
+        jobs: dict[Place, QueuedJob] | None = None,
     ) -> None:
-        self._waiting, self._make = waiting, make
-        self._made = {} if made is None else made
-        self._ends = list(accumulate(one.job.jobs for one in waiting))
+        self._waiting = waiting
+        self._make = make
+        self._jobs = {} if jobs is None else jobs
+        self._ends = list(accumulate(record.job.jobs for record in waiting))
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -423,14 +440,17 @@ class _Tasks(Sequence[QueuedJob]):
 
         awaited: ids of others that count, wherever they are.
         """
-        until = bisect_left(self._waiting, place, key=lambda one: one.place)
-        behind = [one for one in self._waiting[until:] if _key(one.job) in awaited]
-        others = [one for one in [*self._waiting[:until], *behind] if one.place[-1] != place[-1]]
-        return _Tasks(others, self._make, self._made)
+        until = bisect_left(self._waiting, place, key=lambda record: record.place)
+        ahead = [*self._waiting[:until]]
+        ahead += [record for record in self._waiting[until:] if _key(record.job) in awaited]
+        others = [record for record in ahead if record.place[-1] != place[-1]]
+        return _Tasks(others, self._make, self._jobs)
 
     def within(self, records: int) -> int:
         """How many jobs the first records stand for: Slurm looks at an array once."""
-        return max(self._ends[min(records, len(self._ends)) - 1] if self._ends else 0, records)
+        if not self._ends:
+            return max(0, records)
+        return max(self._ends[min(records, len(self._ends)) - 1], records)
 
     @overload
     def __getitem__(self, place: int) -> QueuedJob: ...
@@ -438,23 +458,25 @@ class _Tasks(Sequence[QueuedJob]):
     def __getitem__(self, place: slice) -> Sequence[QueuedJob]: ...
     def __getitem__(self, place: int | slice) -> QueuedJob | Sequence[QueuedJob]:
         if isinstance(place, slice):
-            return [self[one] for one in range(*place.indices(len(self)))]
+            return [self[index] for index in range(*place.indices(len(self)))]
         if not 0 <= place < len(self):
             raise IndexError(place)
-        record = bisect_right(self._ends, place)
-        one = self._waiting[record]
-        if (job := self._made.get(one.place)) is None:
-            job = self._made[one.place] = self._make(one)
-        task = place - self._ends[record] + one.job.jobs
-        if task in one.of_tasks:
-            return replace(job, awaits=(*job.awaits, one.of_tasks[task]))
+        index = bisect_right(self._ends, place)
+        record = self._waiting[index]
+        if record.place not in self._jobs:
+            self._jobs[record.place] = self._make(record)
+        job = self._jobs[record.place]
+        task = place - self._ends[index] + record.job.jobs
+        if task in record.of_tasks:
+            return replace(job, awaits=(*job.awaits, record.of_tasks[task]))
         return job
 
 
 def _demand(past: Sequence[PastArrivals], units: NodeUnits) -> ArrivalDemand:
     """Give what jobs to come want of a queue; of its busiest partition where it has several."""
-    whole = units.units == units.nodes
-    busiest = max(past, key=lambda one: one.per_s, default=None)
+    busiest = max(past, key=lambda partition: partition.per_s, default=None)
     if busiest is None:
         return ArrivalDemand()
-    return (busiest.node_demand if whole else busiest.cpu_demand).scaled(1 / units.units)
+    whole_nodes = units.units == units.nodes
+    demand = busiest.node_demand if whole_nodes else busiest.cpu_demand
+    return demand.scaled(1 / units.units)
