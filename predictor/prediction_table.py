@@ -181,3 +181,27 @@ class PredictionTable(ByType):
         # Those of a fit have no key yet, and those of one key differ by the sizes of their jobs.
         need = self.need.high[:1] if self.need else ()
         return hash((self.level, self.key, self.node_type, self.fitted_s, self.median_s[:1], need))
+
+
+#: A table of an identity about which nothing is predicted.
+EMPTY = PredictionTable(
+    level="",
+    key="",
+    label="",
+    confidence=0.9,
+    fitted_s=0.0,
+    node_type="",
+    model="",
+    verdict=Verdict.REFUSED,
+    problems=(),
+    nodes=(),
+    median_s=(),
+    low_s=(),
+    high_s=(),
+    curve_sd=(),
+    observed=(),
+    knee=None,
+    max_useful=None,
+    mem_node_bytes=None,
+    runs=0,
+)

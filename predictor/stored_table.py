@@ -8,9 +8,8 @@ from pathlib import Path
 import msgspec
 
 import sacct_ingest
-from predictor.prediction_table import PredictionTable
+from predictor.prediction_table import EMPTY, PredictionTable
 from predictor.problems import problem
-from predictor.types import Verdict
 from sacct_ingest.records import PART
 
 #: Name of the problem that the models of another release made the table.
@@ -67,7 +66,8 @@ def head() -> str:
 
 def _emptied(table: PredictionTable) -> PredictionTable:
     """Leave what a table is about, and nothing that its models predicted."""
-    return PredictionTable(
+    return replace(
+        EMPTY,
         level=table.level,
         key=table.key,
         label=table.label,
@@ -79,17 +79,7 @@ def _emptied(table: PredictionTable) -> PredictionTable:
         fitted_s=table.fitted_s,
         confidence=table.confidence,
         model=table.model,
-        verdict=Verdict.REFUSED,
         problems=(problem(OTHER_MODELS),),
-        nodes=(),
-        median_s=(),
-        low_s=(),
-        high_s=(),
-        curve_sd=(),
-        observed=(),
-        knee=None,
-        max_useful=None,
-        mem_node_bytes=None,
     )
 
 

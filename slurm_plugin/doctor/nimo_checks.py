@@ -3,10 +3,10 @@
 import sqlite3
 import stat
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from operator import itemgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 from sacct_ingest.errors import NimoError
@@ -19,6 +19,9 @@ from slurm_plugin.protocol.request_messages import Ask, Operation
 from slurm_plugin.protocol.status_messages import Status, Uplinks
 from slurm_plugin.store_access import count_outdated
 from slurm_plugin.text.formatting import clock, count, percent
+
+if TYPE_CHECKING:
+    from sacct_ingest.store import Store
 
 _Reply = TypeVar("_Reply", Status, Uplinks)
 _TIMEOUT_S = 2.0
@@ -93,27 +96,41 @@ def _damage(path: Path) -> str:
     return "" if result == "ok" else str(result)
 
 
-def learned(installation: Installation) -> Iterator[Finding]:
-    """Accounting was read and learned from not long ago."""
+class _StoreNotRead(Exception):  # noqa: N818 - a noun, as in sacct_ingest.errors
+    """Why a check that reads the store is left out; another one says how to mend it."""
+
+
+@contextmanager
+def _opened(installation: Installation) -> "Iterator[Store]":
+    """Open the store of this release. Raises _StoreNotRead: it cannot be, or be read."""
     from sacct_ingest.store import Store  # noqa: PLC0415 - the database is heavy
-    from sacct_ingest.store.ingests import REFITTED  # noqa: PLC0415
     from sacct_ingest.store.migrate import revision  # noqa: PLC0415
     from sacct_ingest.store.schema import HEAD  # noqa: PLC0415
 
     url = installation.settings.store_url
     try:
         if revision(url) != HEAD:
-            yield skipped("the store is of another release")
-            return
+            raise _StoreNotRead("the store is of another release")
         with Store.open(url, create=False) as opened:
+            yield opened
+    except NimoError as error:
+        raise _StoreNotRead("the store cannot be opened") from error
+
+
+def learned(installation: Installation) -> Iterator[Finding]:
+    """Accounting was read and learned from not long ago."""
+    from sacct_ingest.store.ingests import REFITTED  # noqa: PLC0415 - the database is heavy
+
+    try:
+        with _opened(installation) as opened:
             times_s = {
                 "ingest": max(reached(opened.watermarks.all()).values(), default=None),
                 "fit": opened.watermarks.get(REFITTED),
             }
             outdated = count_outdated(opened)
             unresolved = opened.unresolved()
-    except NimoError:
-        yield skipped("the store cannot be opened")
+    except _StoreNotRead as reason:
+        yield skipped(str(reason))
         return
     if times_s["fit"] and not times_s["ingest"]:
         made = "only saved files were read, not the accounting: NIMO learns nothing new"
@@ -133,19 +150,11 @@ def learned(installation: Installation) -> Iterator[Finding]:
 
 def values(installation: Installation) -> Iterator[Finding]:
     """Say which columns of the accounting had values that could not be used."""
-    from sacct_ingest.store import Store  # noqa: PLC0415 - the database is heavy
-    from sacct_ingest.store.migrate import revision  # noqa: PLC0415
-    from sacct_ingest.store.schema import HEAD  # noqa: PLC0415
-
-    url = installation.settings.store_url
     try:
-        if revision(url) != HEAD:
-            yield skipped("the store is of another release")
-            return
-        with Store.open(url, create=False) as opened:
+        with _opened(installation) as opened:
             shares = opened.value_counts.shares()
-    except NimoError:
-        yield skipped("the store cannot be opened")
+    except _StoreNotRead as reason:
+        yield skipped(str(reason))
         return
     many = {value: share for value, share in shares.items() if share >= _MANY_ODD}
     if not many:

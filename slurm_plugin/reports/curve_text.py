@@ -311,31 +311,6 @@ def verdict_at_entry(prediction: PredictionTable, index: int) -> str:
     return (prediction.verdicts[index] if prediction.verdicts else prediction.verdict).value
 
 
-def no_curve() -> PredictionTable:
-    """Make the prediction of an application without a run."""
-    return PredictionTable(
-        level=KeyLevel.LINE,
-        key="",
-        label="",
-        confidence=0.9,
-        mem_node_bytes=None,
-        fitted_s=0.0,
-        node_type="",
-        model="",
-        verdict=Verdict.REFUSED,
-        problems=(),
-        nodes=(),
-        median_s=(),
-        low_s=(),
-        high_s=(),
-        curve_sd=(),
-        observed=(),
-        knee=None,
-        max_useful=None,
-        runs=0,
-    )
-
-
 def curve_table(
     prediction: PredictionTable, energy: Energy, now_s: float, *, every: bool
 ) -> cols.Table:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from predictor.job_table import for_type
+from predictor.prediction_table import EMPTY
 from sacct_ingest.errors import ConfigError, NoHistory, PlotError, StoreError
 from sacct_ingest.records import CURVE_LEVELS, LEARNING, KeyLevel, StandingRow
 from sacct_ingest.scripts.signature import names_of
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 def tables() -> "Sequence[Table]":
     """Give what it prints, without rows."""
-    nothing = curve_text.no_curve()
+    nothing = replace(EMPTY, level=KeyLevel.LINE)
     return [
         replace(curve_text.list_table([]), caption="without APPLICATION"),
         replace(
