@@ -1,4 +1,4 @@
-"""Decisions and the runs that became of them."""
+"""Decisions: stored, selected, and joined with the runs that came of them."""
 
 from dataclasses import replace
 
@@ -8,18 +8,8 @@ import sqlalchemy as sa
 
 from sacct_ingest.records import JobState, KeyLevel, ShownJob
 from sacct_ingest.store import DecisionSelection, RunRow
-from sacct_ingest.store.rows import RetentionTimes
 from tests.sacct_ingest.records import SUBMIT_S, decision, run, runs_with, step
-
-NOTE = "JS1:abc NIMO1:0123456789ab:n=4,m=enforce"
-
-
-def outcomes(store):
-    """Ids of decisions and of the jobs of their runs."""
-    return {
-        row.decision_id: None if outcome is None else outcome.job_id
-        for row, outcome in store.decisions.with_outcomes()
-    }
+from tests.sacct_ingest.store.joined_decisions import NOTE, outcomes
 
 
 def test_decisions_come_back(store):
@@ -327,118 +317,6 @@ def test_a_page_holds_what_is_selected(store):
     assert result(mode="enforce") == "c"
 
 
-FIELDS = "n=4,req={},t=312,lo=290,hi=340,v=reliable,m=enforce,r=cheapest"
-FULL_NOTE = f"NIMO1:0123456789ab:{FIELDS.format('1-8')},tl=20"
-
-
-def test_a_decision_that_nimod_could_not_record_is_read_from_the_note(store):
-    """Killed after its answer: the job has the note, the store has nothing."""
-    store.runs.add([run(admin_comment=FULL_NOTE, nodes=4, req_nodes=4)])
-    assert store.decisions.join_outcomes() == 1
-    [(row, outcome)] = store.decisions.with_outcomes()
-    assert outcome is not None
-    assert (row.decision_id, row.via, row.user, row.at_s) == (
-        "0123456789ab",
-        "note",
-        "ada",
-        SUBMIT_S,
-    )
-    assert (row.nodes, row.min_nodes, row.max_nodes, row.applied) == (4, 1, 8, True)
-    assert (row.predicted_s, row.low_s, row.high_s, row.given_limit_s) == (312, 290, 340, 1200)
-    assert (row.mode, row.reason, row.verdict) == ("enforce", "cheapest", "reliable")
-    assert row.requested_nodes is None
-    assert store.decisions.join_outcomes() == 0
-    assert len(list(store.decisions.with_outcomes())) == 1
-
-
-@pytest.mark.parametrize(
-    ("end", "of_run", "count", "told"),
-    [
-        (",a=8-205", {"nodes": 4, "req_nodes": 4}, "1-8", (8, 205.0, "nodes", True)),
-        (",a=8-205", {"nodes": 4, "req_nodes": 4}, "8-8", (8, 205.0, "nodes", True)),  # proven
-        (",a=8-205", {"nodes": 8, "req_nodes": 8}, "8-8", (8, 205.0, "nodes", False)),
-        (",a=4-312", {"nodes": 4, "req_nodes": 4}, "4-4", (4, 312.0, "nodes", False)),
-        (",a=8-205,u=cpus", {"nodes": 1, "req_nodes": 1}, "1-8", (8, 205.0, "cpus", True)),
-        ("", {"nodes": 4, "req_nodes": 4}, "1-8", (None, None, "nodes", True)),  # an older note
-    ],
-)
-def test_a_note_says_which_count_the_job_would_have_had(store, end, of_run, count, told):
-    note = f"NIMO1:0123456789ab:{FIELDS.format(count)}{end}"
-    store.runs.add([run(admin_comment=note, **of_run)])
-    store.decisions.join_outcomes()
-    [(row, _)] = store.decisions.with_outcomes()
-    assert (row.requested_nodes, row.request_predicted_s, row.unit, row.applied) == told
-
-
-@pytest.mark.parametrize(("written", "levels"), [(False, ["INFO"]), (True, ["WARNING"])])
-def test_only_where_a_nimod_records_is_it_a_warning_that_one_is_missing(
-    store, caplog, written, levels
-):
-    """A user's own store has decisions from notes alone."""
-    caplog.set_level("INFO")
-    if written:
-        store.decisions.add([decision(decision_id="f" * 12, via="job_submit")])
-    store.runs.add([run(admin_comment=FULL_NOTE)])
-    store.decisions.join_outcomes()
-    said = [one for one in caplog.records if "from jobs' notes" in one.message]
-    assert [one.levelname for one in said] == levels
-
-
-def test_what_nimod_records_late_replaces_what_was_read_from_the_note(store):
-    store.runs.add([run(admin_comment=FULL_NOTE)])
-    store.decisions.join_outcomes()
-    store.decisions.add([decision(via="job_submit", requested_nodes=8)])
-    assert store.decisions.join_outcomes() == 1
-    [(row, outcome)] = store.decisions.with_outcomes()
-    assert (row.via, row.requested_nodes) == ("job_submit", 8)
-    assert outcome is not None
-
-
-def test_a_requeued_job_and_an_array_have_one_decision(store):
-    store.runs.add(
-        [
-            run(admin_comment=FULL_NOTE, state=JobState.REQUEUED),
-            run(admin_comment=FULL_NOTE, submit_s=SUBMIT_S + 60),
-            run(admin_comment=FULL_NOTE, submit_s=SUBMIT_S + 60, job_id=18),
-        ]
-    )
-    store.decisions.join_outcomes()
-    [(row, outcome)] = store.decisions.with_outcomes()
-    assert (row.at_s, outcome.job_id) == (SUBMIT_S + 60, 17)
-
-
-def test_deleted_decisions_do_not_come_back_from_notes(store):
-    store.runs.add([run(admin_comment=FULL_NOTE)])
-    store.decisions.join_outcomes()
-    store.prune(RetentionTimes(decisions=SUBMIT_S + 10))
-    store.decisions.join_outcomes()
-    assert list(store.decisions.with_outcomes()) == []
-
-
-@pytest.mark.parametrize("comment", ["NIMO1:0123456789ab:n=4", "NIMO1:0123456789ab:n=x,req=1-8"])
-def test_a_note_that_cannot_be_read_makes_no_decision(store, comment):
-    store.runs.add([run(admin_comment=comment)])
-    store.decisions.join_outcomes()
-    assert list(store.decisions.with_outcomes()) == []
-
-
-@pytest.mark.parametrize(
-    ("fields", "applied"),
-    [
-        ({"nodes": 1}, False),
-        ({"nodes": 4}, True),
-        ({"nodes": 1, "admin_comment": NOTE}, True),  # shrunk since
-    ],
-)
-def test_a_decision_that_came_too_late_is_not_recorded_as_applied(store, fields, applied):
-    chosen = {"action": "set", "mode": "enforce", "requested_nodes": 1, "nodes": 4}
-    store.decisions.add([decision(**chosen, applied=True)])
-    store.runs.add([run(**fields)])
-    store.decisions.join_outcomes()
-    ((recorded, outcome),) = store.decisions.with_outcomes()
-    assert (recorded.applied, outcome is not None) == (applied, True)
-
-
 def test_decisions_are_found_before_their_runs_are_read(store):
     made = decision(user="ada")
     others = {"name": "mom", "user": "bob", "work_dir": "/home/ada/2", "at_s": SUBMIT_S + 60.0}
@@ -455,83 +333,6 @@ def test_decisions_are_found_before_their_runs_are_read(store):
     store.runs.add([run(admin_comment=f"NIMO1:{made.decision_id}:n=4,m=enforce")])
     store.decisions.join_outcomes()
     assert store.decisions.about_when(shown) == [passed]
-
-
-def test_clusters_number_their_jobs_alike(store):
-    for at, cluster in enumerate(("pine", "elm")):
-        decision_id = f"{at:012x}"
-        store.decisions.add([decision(decision_id=decision_id, cluster=cluster)])
-        note = f"NIMO1:{decision_id}:n=4,m=enforce"
-        store.runs.add([run(job_id=17, cluster=cluster, admin_comment=note)])
-    shown = ShownJob(user="ada", name="wrf", work_dir="/home/ada", submit_s=SUBMIT_S)
-    for cluster in ("pine", "elm"):
-        assert [one.cluster for one in store.decisions.about_when(shown, cluster=cluster)] == [
-            cluster
-        ]
-    store.decisions.join_outcomes()
-    for cluster in ("pine", "elm"):
-        assert store.decisions.of_job(17, cluster=cluster)[0].cluster == cluster
-    assert store.decisions.of_job(17, cluster="oak") is None
-
-
-@pytest.mark.parametrize("order", [(2, 4, 8), (8, 2, 4), (4, 8, 2)])
-@pytest.mark.parametrize("undecided", [None, 2, 4, 8])
-def test_runs_of_one_second_get_the_decisions_about_their_requests(store, order, undecided):
-    """Whatever order they were decided in, and where nimod did not see one of them."""
-    for at, nodes in enumerate(order):
-        if nodes != undecided:
-            asked = {"min_nodes": nodes, "max_nodes": nodes, "limit_s": 3600}
-            made = decision(decision_id=f"{nodes:012x}", at_s=SUBMIT_S + at / 10, **asked)
-            store.decisions.add([made])
-    store.runs.add([run(job_id=nodes, nodes=nodes) for nodes in (2, 4, 8)])
-    store.decisions.join_outcomes()
-    decided = {2, 4, 8} - {undecided}
-    assert outcomes(store) == {f"{nodes:012x}": nodes for nodes in decided}
-
-
-def test_a_job_that_was_changed_gets_what_its_neighbours_leave(store):
-    for nodes in (2, 4):
-        asked = {"min_nodes": nodes, "max_nodes": nodes, "limit_s": 3600}
-        store.decisions.add([decision(decision_id=f"{nodes:012x}", **asked)])
-    store.runs.add([run(job_id=1, nodes=4), run(job_id=2, nodes=2, limit_s=60)])
-    store.decisions.join_outcomes()
-    assert outcomes(store) == {f"{2:012x}": 2, f"{4:012x}": 1}
-
-
-def test_a_job_whose_limit_was_changed_keeps_its_decision_beside_ranges_that_wait(store):
-    """Jobs that the accounting does not have yet asked for ranges which its count lies in."""
-    for at, (low, high) in enumerate([(2, 8), (2, 8), (3, 3), (1, 8)]):
-        asked = {"min_nodes": low, "max_nodes": high, "limit_s": 3600}
-        made = decision(decision_id=f"{at:012x}", at_s=SUBMIT_S + at / 10, **asked)
-        store.decisions.add([made])
-    store.runs.add([run(job_id=8, nodes=3, limit_s=60)])
-    store.decisions.join_outcomes()
-    linked = {name: job for name, job in outcomes(store).items() if job is not None}
-    assert linked == {f"{2:012x}": 8}
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        [(0.95, 0), (1.99, 1), (2.89, 2), (2.97, 3), (4.07, 4)],
-        [(0.95, 0), (1.99, 2), (2.89, 2), (2.97, 4), (4.07, 5)],
-        # nimod was busy.
-        [(1.05, 0), (2.10, 1), (3.99, 2), (4.01, 3), (5.50, 4)],
-    ],
-    ids=["at once", "slurmctld later", "nimod later"],
-)
-def test_jobs_that_are_alike_get_their_decisions_in_their_order(store, given):
-    """slurmctld gives a job its submit time after it has asked, in whole seconds."""
-    runs = [run(job_id=n, submit_s=SUBMIT_S + after) for n, (_, after) in enumerate(given)]
-    store.runs.add(runs)
-    rows = [
-        decision(decision_id=f"{n:012x}", at_s=SUBMIT_S + at, inputs=f"1Kdat={n}")
-        for n, (at, _) in enumerate(given)
-    ]
-    store.decisions.add(rows)
-    store.decisions.join_outcomes()
-    stored = runs_with(store, KeyLevel.USER, "ada")
-    assert {row.job_id: row.inputs for row in stored} == {n: f"1Kdat={n}" for n in range(5)}
 
 
 def test_sizes_of_nobody_knows_which_job_are_kept_for_none(store):
