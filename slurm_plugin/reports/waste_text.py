@@ -28,6 +28,8 @@ class CauseWords(NamedTuple):
 
 #: A smaller share of the waits is none.
 _LEAST_SAVED: Final = 0.005
+#: Fewer node-hours are written as none: two seconds.
+_LEAST_H: Final = 0.0005
 
 WORDS: Final = {
     Cause.FAILED: CauseWords(
@@ -75,8 +77,10 @@ def rounded(hours: float) -> str:
 
     >>> rounded(209_876), rounded(31_234), rounded(1234), rounded(56.7), rounded(0.123), rounded(0)
     ('210,000', '31,000', '1,230', '57', '0.12', '0')
+    >>> rounded(0.0049)
+    '0.0049'
     """
-    if hours < 0.005:
+    if hours < _LEAST_H:
         return "0"
     digits = floor(log10(hours))
     first = hours / 10**digits

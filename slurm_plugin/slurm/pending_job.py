@@ -11,7 +11,7 @@ from slurm_plugin.slurm.shown_job import shown_fields
 _NONE = frozenset({"", "(null)", "N/A", "None", "Unknown", "n/a"})
 _FIRST = re.compile(r"^JobId=(\d+)((?: \w+=\S+)*?) JobName=", re.MULTILINE)
 #: Kinds of dependency that failure of the other job breaks.
-_WELL = frozenset({"afterok", "aftercorr"})
+AFTER_WELL = frozenset({"afterok", "aftercorr"})
 _NODES = re.compile(r"(\d+)(?:-(\d+))?")
 _USER = re.compile(r"(.*)\((\d+)\)")
 #: One job of a dependency, and what Slurm says of it: ``afterok:3(unfulfilled)``.
@@ -240,7 +240,7 @@ def condition_text(depends: Iterable[DependsOn]) -> str:
     >>> condition_text(depends_on("afterok:3(unfulfilled),afterany:4(unfulfilled)"))
     'if job 3 ends well'
     """
-    left = (one for one in depends if one.state != "fulfilled" and one.kind in _WELL)
+    left = (one for one in depends if one.state != "fulfilled" and one.kind in AFTER_WELL)
     jobs = list(dict.fromkeys(f"{one.job_id}_{one.task}".rstrip("_") for one in left))
     if not jobs:
         return ""

@@ -18,7 +18,7 @@ from slurm_plugin.slurm.limit_reasons import (
     limit_reason,
     need_of,
 )
-from slurm_plugin.slurm.pending_job import DependsOn, PendingJob
+from slurm_plugin.slurm.pending_job import AFTER_WELL, DependsOn, PendingJob
 from slurm_plugin.slurm.queue_facts import QueueFacts, before_reservation, shorter_limit
 from slurm_plugin.text.formatting import clock, count, hours
 
@@ -66,6 +66,10 @@ def explain_reason(job: PendingJob, facts: QueueFacts) -> PendingReason:
     ends, change = entry.ends, entry.change or shorter_limit(job, facts)
     if job.reason == "Licenses" and _licences_never(job, facts):
         ends, change = Ends.NEVER, "ask for fewer licences"
+    if entry.sentence is _never_satisfied and (failed := _had_to_end_well(job)):
+        change = (
+            f"run job {failed} again: after 'nimo again {failed} --submit' this one waits for it"
+        )
     if job.reason in ("", "None", "Priority", "Resources") and _too_large(job, facts):
         where = ", ".join(job.partitions)
         told = f"it asks for {_nodes(job)}, and {where} has {facts.nodes} that are up"
@@ -167,6 +171,12 @@ def _never_satisfied(job: PendingJob, facts: QueueFacts) -> str:
     failed = [one for one in job.depends if one.state == "failed"] or job.depends
     each = [f"{_other(one)} had to {_HAS_TO.get(one.kind, 'end')}" for one in failed]
     return f"{' and '.join(each) or 'what it depends on had to happen'}, and cannot any more"
+
+
+def _had_to_end_well(job: PendingJob) -> int | None:
+    """Give the id of a failed job that this one depends on; None: there is none."""
+    ids = (one.job_id for one in job.depends if one.state == "failed" and one.kind in AFTER_WELL)
+    return next(ids, None)
 
 
 def _partition_nodes(job: PendingJob, facts: QueueFacts) -> str:

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if args.local or (
         own_history_is_meant(config) and not (args.store or Path(config.socket).exists())
     ):
-        return _without_nimod(job_id, task, config, waiting, args, patience)
+        return _without_nimod(job_id, task, config, waiting, args, patience, printed)
     return _with_nimod(job_id, task, config, waiting, args, patience, printed)
 
 
@@ -70,6 +70,7 @@ def _without_nimod(
     waiting: "list[PendingAnswer]",
     args: argparse.Namespace,
     patience: Patience,
+    printed: str,
 ) -> int:
     """Say what came of a job where no nimod decides; of one that waits nothing has."""
     if waiting:
@@ -77,11 +78,13 @@ def _without_nimod(
         return 0
     if patience.left_s <= 0:
         return 1  # Slurm does not answer, as has been said: nothing newer can be read
-    from slurm_plugin.cli import own_history  # noqa: PLC0415 - heavy
-
     failure = _failure(job_id, task, config, patience)
+    states = _STATE.findall(printed)
+    over = bool(states) and _any_over(states)
+    if states and not (over or failure):
+        raise NoHistory(f"job {job_id} is running: what came of it is said once it has ended")
     try:
-        text = _own_run(own_history.refreshed(config), job_id)
+        text = _own_run(job_id, config, has_failed=bool(failure), over=over)
     except NoHistory:
         if not failure:
             raise
@@ -305,8 +308,25 @@ def _print(text: str, failure: list[str]) -> None:
         print(wrapped(text, terminal_width()))
 
 
-def _own_run(config: "Config", job_id: int) -> str:
-    """Say what is known of a job where no nimod decides."""
+def _own_run(job_id: int, config: "Config", *, has_failed: bool, over: bool) -> str:
+    """Say what is known of a job where no nimod decides.
+
+    has_failed: what came of it is said already.
+    over: Slurm shows that it has ended: the accounting is asked anew where it was asked before.
+    """
+    from slurm_plugin.cli import own_history  # noqa: PLC0415 - heavy
+
+    own = own_history.refreshed(config)
+    try:
+        return _known_run(job_id, own, has_failed=has_failed)
+    except NoHistory:
+        if has_failed or not over:
+            raise
+    own_history.ask_again(config)
+    return _known_run(job_id, own_history.refreshed(config), has_failed=False)
+
+
+def _known_run(job_id: int, config: "Config", *, has_failed: bool) -> str:
     from sacct_ingest.records import KeyLevel  # noqa: PLC0415 - all of these are heavy
     from sacct_ingest.runs.layout import layouts_of_run  # noqa: PLC0415
     from slurm_plugin.decision.lookup import PredictionLookup  # noqa: PLC0415
@@ -322,6 +342,8 @@ def _own_run(config: "Config", job_id: int) -> str:
         found = store.runs.of_job(job_id)
         if not found:
             raise NoHistory(f"no job {job_id} of yours has ended and been read from the accounting")
+        if has_failed:
+            return ""
         run = found[-1]
         keys = [(level, key) for level in KeyLevel if (key := run.identity.key(level))]
         fits = [(one.level, one.key, one.payload) for one in store.fits.find(keys)]

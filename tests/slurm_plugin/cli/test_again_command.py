@@ -378,9 +378,6 @@ The end of its output (slurm-7.out):
 To run it again:
   sbatch --chdir=/home/ada /home/ada/job.sh in.dat
 'nimo again 7 --submit' does so.
-
-Job 7 ({user}/job.sh) ran on 1 node for 12 s, and failed. No nimod decides here,
-so nothing was changed.
 """
     )
 

@@ -265,6 +265,44 @@ def test_what_came_of_a_job_is_told_beside_what_such_jobs_take(login, capsys):
     assert "no job 777 of yours has ended and been read" in capsys.readouterr().err
 
 
+def shows(login, state):
+    """Have Slurm show job 99 in a state."""
+    shown = f"JobId=99 JobName=app UserId={user_name()}({os.getuid()}) JobState={state}"
+    login.program(
+        "scontrol",
+        f"""\
+#!/bin/sh
+case "$*" in
+"show config") echo "ClusterName             = pine" ;;
+"show job 99") echo "{shown}" ;;
+*) exit 1 ;;
+esac
+""",
+    )
+
+
+def test_of_a_job_that_runs_it_is_said_that_it_runs(login, capsys):
+    shows(login, "RUNNING")
+    assert nimo(["why", "99"]) != 0
+    assert "job 99 is running: what came of it is said once it has" in capsys.readouterr().err
+
+
+def test_of_a_job_that_has_just_ended_the_accounting_is_asked_again(login, capsys, monkeypatch):
+    assert nimo(["why", "7"]) == 0
+    path = login.bin / "rows.json"
+    rows = json.loads(path.read_text())
+    now_s = int(time.time())
+    ended = {"JobIDRaw": 99, "JobID": 99, "ElapsedRaw": 100, "End": now_s + 100}
+    ended |= dict.fromkeys(("Submit", "Eligible", "Start"), now_s)
+    path.write_text(json.dumps([*rows, rows[-1] | ended]))
+    monkeypatch.setattr(time, "time", lambda: now_s + 400.0)
+    assert nimo(["why", "99"]) != 0  # nothing says that it has ended
+    shows(login, "COMPLETED")
+    capsys.readouterr()
+    assert nimo(["why", "99"]) == 0
+    assert "Job 99" in capsys.readouterr().out
+
+
 def test_what_a_nimod_changed_is_not_said_to_be_unchanged(login, capsys):
     path = login.bin / "rows.json"
     rows = json.loads(path.read_text())

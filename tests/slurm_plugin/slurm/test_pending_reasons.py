@@ -8,7 +8,7 @@ import pytest
 
 from slurm_plugin.slurm.cluster_state import RawJob, RawNode, RawPartition, RawReservation, RawState
 from slurm_plugin.slurm.limit_reasons import binding_limit, limit_reason
-from slurm_plugin.slurm.pending_job import PendingJob, pending_jobs
+from slurm_plugin.slurm.pending_job import PendingJob, depends_on, pending_jobs
 from slurm_plugin.slurm.pending_reasons import Ends, explain_reason
 from slurm_plugin.slurm.queue_facts import QueueFacts, facts_of, starts_after
 
@@ -48,6 +48,19 @@ def test_every_reason_of_slurm_has_a_sentence(reason):
     assert (found.change != "") or found.ends in (Ends.TURN, Ends.OTHERS)
     if limit_reason(reason) is not None and "holds it" in found.sentence:
         assert limit_reason(reason).setting in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("dependency", "change"),
+    [
+        ("afterany:3(fulfilled),afterok:4(failed)", "after 'nimo again 4 --submit' this one waits"),
+        ("aftercorr:5_*(failed)", "'nimo again 5 --submit'"),
+        ("afternotok:4(failed)", "take the dependency away"),
+    ],
+)
+def test_what_failed_may_run_again_for_a_job_that_needed_it(dependency, change):
+    never = said("DependencyNeverSatisfied", depends=depends_on(dependency))
+    assert (never.ends, change in never.change) == (Ends.NEVER, True)
 
 
 def test_a_reason_of_a_later_release_is_passed_on():
