@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sacct_ingest.errors import NimoError
 from slurm_plugin.protocol.version import VERSION
-from slurm_plugin.text.formatting import utc_offsets
+from slurm_plugin.text.local_time import utc_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

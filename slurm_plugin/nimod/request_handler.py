@@ -37,7 +37,7 @@ from slurm_plugin.protocol.status_messages import Counts, Decided, Status
 from slurm_plugin.protocol.version import VERSION
 from slurm_plugin.service.accountant import NEWCOMERS, Account, Kind, Principal, Resource
 from slurm_plugin.slurm.poller import ClusterPoller
-from slurm_plugin.text.formatting import local_time_of
+from slurm_plugin.text.local_time import local_time_of
 
 _log = logging.getLogger(__name__)
 _TICKET = re.compile(r"[0-9a-f]{12}")

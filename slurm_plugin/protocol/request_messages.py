@@ -27,7 +27,7 @@ Number = Annotated[float, msgspec.Meta(gt=-(2**43), lt=2**43)]  #: seconds since
 Script = Annotated[str, msgspec.Meta(max_length=131_072)]  #: the hooks cut longer ones
 Words = Annotated[list[str], msgspec.Meta(max_length=16_384)]
 _MOST_OF_WORDS = 65_536  #: characters of all together, as the hooks send them
-#: As `slurm_plugin.text.formatting.UtcOffset`; less than a day.
+#: As `slurm_plugin.text.local_time.UtcOffset`; less than a day.
 UtcOffset = tuple[Moment, Annotated[int, msgspec.Meta(gt=-86_400, lt=86_400)]]
 UtcOffsets = Annotated[list[UtcOffset], msgspec.Meta(max_length=64)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]

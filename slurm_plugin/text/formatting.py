@@ -1,12 +1,10 @@
 """Plain text for terminals and logs: moments, shares, tables.  Imports nothing heavy."""
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from datetime import datetime, timedelta, timezone
 from itertools import accumulate, pairwise
 from unicodedata import combining, east_asian_width
+
+from slurm_plugin.text.local_time import local_moment
 
 #: How an application was recognised, in words.
 RECOGNISED = {
@@ -22,64 +20,19 @@ _NEAR_S = 3600.0
 #: From here on six digits are less than a whole number has.
 _LARGE = 1e6
 
-#: Seconds since the epoch, and how many local time is ahead of UTC from then on.
-UtcOffset = tuple[int, int]
-_YEAR_S = 366 * 86_400
-#: No zone changes its clock twice in so short a time.
-_STEP_S = 28 * 86_400
-#: Local time of who reads what is written; empty: that of this process.
-_OFFSETS: ContextVar[Sequence[UtcOffset]] = ContextVar("_OFFSETS", default=())
-
-
-def utc_offsets(now_s: float) -> list[UtcOffset]:
-    """Give the local time of this process: how it is now, and its changes in a year from now."""
-    moment_s = int(now_s)
-    found = [(moment_s, _offset_s(moment_s))]
-    for end_s in range(moment_s + _STEP_S, moment_s + _YEAR_S, _STEP_S):
-        if (changed_s := _offset_s(end_s)) != found[-1][1]:
-            step = range(end_s - _STEP_S, end_s)
-            earlier = bisect_left(step, 1, key=lambda one_s: int(_offset_s(one_s) == changed_s))
-            found.append((step[0] + earlier, changed_s))
-    return found
-
-
-def _offset_s(epoch_s: int) -> int:
-    return round(
-        (datetime.fromtimestamp(epoch_s).astimezone().utcoffset() or timedelta()).total_seconds()
-    )
-
-
-@contextmanager
-def local_time_of(offsets: Sequence[UtcOffset]) -> Iterator[None]:
-    """Write moments in this local time meanwhile, in this thread; empty: in that of the process."""
-    before = _OFFSETS.set(offsets)
-    try:
-        yield
-    finally:
-        _OFFSETS.reset(before)
-
-
-def _local(epoch_s: float) -> datetime:
-    offsets = _OFFSETS.get()
-    if not offsets:
-        return datetime.fromtimestamp(epoch_s).astimezone()
-    since = bisect_right(offsets, epoch_s, key=lambda one: one[0])
-    _, offset_s = offsets[max(since - 1, 0)]
-    return datetime.fromtimestamp(epoch_s, timezone(timedelta(seconds=offset_s)))
-
 
 def clock(epoch_s: float | None) -> str:
     """Write a moment in local time as Slurm does, ``2026-11-21T16:30:00``; ``-`` for ``None``."""
     if epoch_s is None:
         return "-"
-    return _local(epoch_s).strftime("%Y-%m-%dT%H:%M:%S")
+    return local_moment(epoch_s).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def short_clock(epoch_s: float | None) -> str:
     """Write a moment of these days in local time, ``11-21 16:30``; ``-`` for ``None``."""
     if epoch_s is None:
         return "-"
-    return _local(epoch_s).strftime("%m-%d %H:%M")
+    return local_moment(epoch_s).strftime("%m-%d %H:%M")
 
 
 def ends_differ(
@@ -149,7 +102,7 @@ def spoken_clock(epoch_s: float, now_s: float) -> str:
     (14, 11)
     """
     near = abs(epoch_s - now_s) < _NEAR_S
-    moment = _local(epoch_s)
+    moment = local_moment(epoch_s)
     return moment.strftime("%m-%d %H:%M:%S" if near else "%m-%d %H:%M")
 
 

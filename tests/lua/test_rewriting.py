@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slurm_plugin.protocol.request_messages import HookLevel, decode_ask
-from slurm_plugin.text import formatting
+from slurm_plugin.text import local_time
 
 CONF = "forward_deadline = yes\nrewrite_in_cli_filter = yes\n"
 TICKET = "0123456789ab"
@@ -67,7 +67,7 @@ def test_the_users_local_time_is_sent(both, monkeypatch, zone):
         both.answer({"v": 1})
         both.filter(**SRUN)
         ask = decode_ask(both.peer.sent[1].encode("latin-1"))
-        assert ask.utc_offsets == formatting.utc_offsets(ask.utc_offsets[0][0])
+        assert ask.utc_offsets == local_time.utc_offsets(ask.utc_offsets[0][0])
     finally:
         monkeypatch.undo()
         time.tzset()

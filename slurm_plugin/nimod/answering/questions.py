@@ -45,7 +45,7 @@ from slurm_plugin.slurm.cluster_state import (
 )
 from slurm_plugin.slurm.limits import LimitTables
 from slurm_plugin.slurm.node_pool import NodePool
-from slurm_plugin.text.formatting import UtcOffset, local_time_of
+from slurm_plugin.text.local_time import UtcOffset, local_time_of
 from slurm_plugin.wait_forecasts.forecasts import Outlooks
 from slurm_plugin.wait_forecasts.queued_starts import QueuedStarts
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.protocol.request_messages import decode_ask
-from slurm_plugin.text import formatting
+from slurm_plugin.text import formatting, local_time
 from slurm_plugin.text.table_columns import ON_REQUEST, Column, NoColumn, Table, TableOptions
 
 ROWS = [{"name": "wrf", "wait_s": 60.0}, {"name": "icon-global", "wait_s": None}]
@@ -146,16 +146,16 @@ def test_moments_are_written_in_the_local_time_of_who_reads(monkeypatch):
     """On both sides of each change of clocks, and in one thread only."""
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
-    offsets = formatting.utc_offsets(1_796_029_515)
+    offsets = local_time.utc_offsets(1_796_029_515)
     moments = [at_s + by_s for at_s, _ in offsets for by_s in (-1, 0, 1, 90_000)][1:]
     there = list(map(formatting.clock, moments))
     monkeypatch.undo()
     time.tzset()
     assert [by_s for _, by_s in offsets] == [-18_000, -14_400, -18_000]
-    with formatting.local_time_of(offsets):
+    with local_time.local_time_of(offsets):
         assert list(map(formatting.clock, moments)) == there
         assert formatting.short_clock(moments[0]) == there[0][5:16].replace("T", " ")
-        with formatting.local_time_of([(0, 0)]):
+        with local_time.local_time_of([(0, 0)]):
             assert formatting.clock(0) == "1970-01-01T00:00:00"
         assert formatting.clock(moments[0]) == there[0]
     assert formatting.clock(moments[0]) == time.strftime(
