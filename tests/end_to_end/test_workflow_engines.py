@@ -151,10 +151,10 @@ def test_two_runs_of_a_snakemake_workflow_are_three_applications(site, engines, 
         name: sum(one.state is JobState.COMPLETED for one in rows) for name, rows in runs.items()
     }
     assert completed == {f"snakemake:{rule}": 8 for rule in RULES}
-    retries = [one for one in runs["snakemake:count"] if "--attempt 2" in one.submit_line]
+    retries = [one for one in runs["snakemake:count"] if one.req_mem_bytes == 1000 * 2**20]
     assert len(retries) == (0 if cgroups.lacking() else 2)
     for one in retries:
-        assert (one.state, one.req_mem_bytes) == (JobState.COMPLETED, 1000 * 2**20)
+        assert one.state is JobState.COMPLETED
         asked = one.attributes
         assert (asked[SAMPLE], Path(asked[WORKFLOW]).name) == ("c", "Snakefile")
         assert not {MEMORY, TIME_LIMIT} & asked.keys()
@@ -205,8 +205,8 @@ def test_slurm_gets_the_limits_and_memory_of_an_exported_profile(site, engines, 
 @pytest.fixture(scope="module")
 def sorting(slurm_cluster, engines):
     """A site whose sbatch looks at input files, with a workflow and its inputs."""
-    probe = ["lua5.3", "-e", 'require("posix.unistd")']
-    if shutil.which("lua5.3") is None or subprocess.run(probe, check=False).returncode:
+    probe = ["lua5.1", "-e", 'require("posix.unistd")']
+    if shutil.which("lua5.1") is None or subprocess.run(probe, check=False).returncode:
         unavailable("not installed: lua-posix")
     conf = ["SelectTypeParameters=CR_Core_Memory"]
     with site_on(slurm_cluster, nodes=4, conf=conf, memory_cgroups=not cgroups.lacking()) as made:
