@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 from predictor.application.request import usual
 from predictor.job_table import part_for
 from predictor.prediction_table import PredictionTable
+from sacct_ingest.records import Component
 from sacct_ingest.runs.layout import Layout, Unit, layouts_of_run
 from sacct_ingest.scripts.job_script import CommandLine
 from sacct_ingest.store import RunRow
@@ -25,11 +26,14 @@ class UsualJob(NamedTuple):
 
     options: dict[str, str]
     run: RunRow
+    components: tuple[dict[str, str], ...] = ()  #: of a heterogeneous job, behind the first
 
     @property
     def words(self) -> str:
         """The options as they are typed."""
-        return " ".join(f"--{name}={value}" for name, value in self.options.items())
+        every = (self.options, *self.components)
+        typed = (" ".join(f"--{name}={value}" for name, value in one.items()) for one in every)
+        return " : ".join(typed)
 
     def fields(self) -> JobFields:
         """Fields of such a job's request."""
@@ -39,7 +43,8 @@ class UsualJob(NamedTuple):
             words = [f"app={tag[0]}", *(f"problem={one}" for one in tag[1:])]
             options["comment"] = f"nimo:{','.join(words)}"
         submitter = Submitter(run.user, None, run.work_dir)
-        fields = job_fields(CommandLine("sbatch", options), _SCRIPT, submitter, now_s=0.0)
+        line = CommandLine("sbatch", options, components=self.components)
+        fields = job_fields(line, _SCRIPT, submitter, now_s=0.0)
         return fields | {"name": run.name, "inputs": run.inputs or ""}
 
 
@@ -60,15 +65,30 @@ def usual_job(table: PredictionTable, runs: Sequence[RunRow]) -> UsualJob | None
     if table.parts:
         part = part_for(table, layouts_of_run(newest), lambda: newest.attributes)
         layout = part.layout if part else layout
-    options = _size(layout, table.unit, own.nodes, alike)
+    sizes = [_component_size(one) for one in newest.components]
+    options = sizes[0] if sizes else _size(layout, table.unit, own.nodes, alike)
     if limit_s := _most(filter(None, (row.asked_limit_s or row.limit_s for row in alike))):
         options["time"] = slurm_time(limit_s)
-    if mem_mib := _most(filter(None, map(_node_mib, alike))):
+    mem_mib = _most(filter(None, map(_node_mib, alike)))
+    if mem_mib and not sizes:
         options["mem"] = f"{mem_mib}M"
     for name in ("partition", "account"):
         if value := _most(getattr(row, name) for row in alike):
             options[name] = value
-    return UsualJob(options, newest)
+    said = {name: value for name, value in options.items() if name in ("time", "partition")}
+    return UsualJob(options, newest, tuple({**one, **said} for one in sizes[1:]))
+
+
+def _component_size(component: Component) -> dict[str, str]:
+    """Give the options for what a component of a heterogeneous job had."""
+    nodes = max(component.nodes, 1)
+    options = {"nodes": str(nodes)}
+    cpus = component.req_cpus or component.cpus
+    if cpus > nodes:
+        options["ntasks-per-node"] = str(cpus // nodes)
+    if component.gpus:
+        options["gpus-per-node"] = str(component.gpus // nodes)
+    return options
 
 
 def _asked(row: RunRow, unit: Unit) -> int:

@@ -15,6 +15,7 @@ from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import RawJob
 from slurm_plugin.slurm.het_jobs import joined_components
 from slurm_plugin.slurm.job_request import Submitter, job_fields, make_job
+from slurm_plugin.stored_advice.usual_job import usual_job
 from tests.predictor.rows import row
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.made import NOW
@@ -25,8 +26,8 @@ TAG = "--comment=nimo:app=solve"
 LIMIT = 120
 
 
-def tables(*components, runs=10):
-    """Tables of runs of a job of these components, each of nodes and CPUs, of ten minutes."""
+def ran(*components, runs=10):
+    """Runs of a job of these components, each of nodes and CPUs, of ten minutes."""
     parts = tuple(Component(nodes, cpus, req_cpus=cpus) for nodes, cpus in components)
     nodes = sum(one.nodes for one in parts)
     made = []
@@ -35,6 +36,12 @@ def tables(*components, runs=10):
         end_s = int(NOW) - 5000 * (runs - number)
         ids = {"run_id": number, "job_id": number, "submit_s": end_s - 700, "end_s": end_s}
         made.append(replace(run, **ids, user="alice", name="solve", start_s=end_s - 610))
+    return made
+
+
+def tables(*components, runs=10):
+    """Tables of such runs."""
+    made = ran(*components, runs=runs)
     identity = IdentityRuns(KeyLevel.TAG, "alice/solve", made, NOW)
     found = tables_of(identity, TableSettings())
     return [replace(one.table, owner="alice") for one in found if one.table is not None]
@@ -98,6 +105,19 @@ def test_the_hook_records_the_run_time_of_the_whole_job():
     second = structs.replace(alone, het_job_offset=1, min_nodes=2, max_nodes=2)
     _, record = submit(made, second)
     assert record.verdict == "refused"
+
+
+def test_the_usual_job_of_such_runs_has_their_components():
+    """Pages advise on it."""
+    (table,) = tables((1, 4), (2, 2))
+    usual = usual_job(table, ran((1, 4), (2, 2)))
+    made = make_job(usual.fields())
+    asked_for = [(one.min_nodes, one.ntasks_per_node) for one in (made, *made.components)]
+    assert asked_for == [(1, 4), (2, None)]
+    assert usual.words.startswith("--nodes=1 --ntasks-per-node=4 --time=02:00:00")
+    assert " : --nodes=2 --time=02:00:00" in usual.words
+    advice = advisor(tables=[table]).advise(structs.replace(made, comment=TAG[10:]), now_s=NOW)
+    assert [row.nodes for row in advice.rows] == [3]
 
 
 @pytest.mark.parametrize("seed", range(20))
