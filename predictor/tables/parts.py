@@ -20,6 +20,7 @@ from predictor.application.family import Family
 from predictor.application.surface import Slice
 from predictor.change import Change
 from predictor.curves.from_runs import OtherSizes
+from predictor.job_table import of_kind
 from predictor.level.record import ENOUGH, Record, built_in
 from predictor.prediction_table import Part, PredictionTable
 from predictor.problems import Problem, problem
@@ -38,7 +39,7 @@ from sacct_ingest.runs.attributes import LONGEST, describe
 from sacct_ingest.runs.evidence import ran_short
 from sacct_ingest.runs.input_sizes import numbers_in
 from sacct_ingest.runs.layout import ANY, Layout, Unit, layouts_of_run, second_sizes
-from sacct_ingest.runs.submission import MEMORY
+from sacct_ingest.runs.submission import MEMORY, JobKind
 from sacct_ingest.store.rows import RunRow
 
 #: Parts with tables of their own, at most.
@@ -376,10 +377,19 @@ def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Recor
         label = f"{part.table.label} ({_words(group)})" if part.table else ""
         made.append((_with(part, layout=group.layout, label=label), group))
     whole = _split(fitted(key, rows, mixture), noted)
+    made = [(_of_kind(part, whole.table), group) for part, group in made]
     parts = tuple(replace(group, key=one.key) for one, group in made if one.table)
     if whole.table is not None:
         whole = replace(whole, table=_doubted(replace(whole.table, parts=parts), list(groups)))
     return [whole, *(one for one, _ in made)]
+
+
+def _of_kind(part: Fitted, whole: PredictionTable | None) -> Fitted:
+    """Give a part the kind of all runs: one limit does not show that times follow it."""
+    if part.table is None or whole is None or whole.kind is JobKind.WORK:
+        return part
+    table = replace(part.table, to_limit=whole.to_limit)
+    return replace(part, table=of_kind(table, whole.kind))
 
 
 def _any_layout(rows: Sequence[RunRow]) -> Layout:

@@ -284,6 +284,7 @@ def _describe(advice: Advice, table: PredictionTable, request: Request) -> None:
     advice.guess = table.is_guess
     advice.verdict_text = messages.verdict_text(table)
     advice.problems = messages.problem_texts(table, user)
+    advice.job_text = messages.job_text(table)
     if failed := failures_text(table, user, request.script.text):
         advice.failure_text = messages.sentence(failed)
     if table.neighbours is not None:

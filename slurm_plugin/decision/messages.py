@@ -92,7 +92,8 @@ def limit_reached(
         limit_s = max(case.request.asked_limit_s or inf, 60.0 * (given.time_limit or 0))
         if limit_s > ended.limit:
             return ""
-        next_s = beyond_reached(ended, limit_s, often=often)
+        # A limit that ended earlier runs would not do either, however little this job asks for.
+        next_s = beyond_reached(ended, max(limit_s, ended.limit), often=often)
         longer = _longer_limit(case, table, nodes, limit_s, next_s, advised_s)
         reached = f"{last} reached their time limit of {duration_text(ended.limit)}"
         return longer and f"{reached}; {longer}"
@@ -175,6 +176,8 @@ _OF_SCALING = _TOLD_OTHERWISE | {
     *("high_fitting_error", "linear_section", "alternative_fit", "disagreement", "two_sizes"),
     *("undecided", "not_run", "layouts"),
 }
+#: What a job has, or lacks, that no run of its work did.
+_OF_THE_JOB = frozenset({"no_size", "edited_script", "new_input", "new_work_dir"})
 #: Problems of runs that did not do their work come before all others, then a run time without end.
 _URGENT = ("unfinished", "failed_steps", "unbounded", "cut_off", "cut_short")
 
@@ -194,6 +197,12 @@ def problem_texts(table: PredictionTable, user: str = "") -> list[str]:
         left_out |= {"unfinished"}
     problems = [one for one in table.problems if one.name not in left_out]
     return [sentence(one.text) for one in sorted(problems, key=_urgency)]
+
+
+def job_text(table: PredictionTable) -> str:
+    """Say in what a job differs from the runs that its prediction is made of; empty: in nothing."""
+    texts = [sentence(one.text) for one in table.problems if one.name in _OF_THE_JOB]
+    return " ".join(texts)
 
 
 def next_run(

@@ -133,6 +133,7 @@ class Advice:
     submit_text: str = ""
     size_text: str = ""  #: what the recommended size is made of, and when an array ends
     script_text: str = ""  #: what the script fixes itself, in plain words; empty: nothing
+    job_text: str = ""  #: in what it differs from the runs, in plain words; empty: in nothing
     awaited_text: str = ""  #: jobs that it waits for, and when these end; empty: none
     time_directive: str = ""  #: ``#SBATCH --time=00:20:00 --time-min=00:15:00``
     time_text: str = ""  #: how sure that limit is, and what keeps it from being shorter

@@ -128,6 +128,7 @@ def _that_matter(advice: Advice) -> Iterator[str]:
     """Give what keeps the job from its result, or from being what is answered; the worst first."""
     yield advice.failure_text
     yield advice.comment_text
+    yield advice.job_text
     yield fmt.printable(advice.script_text)
     yield advice.submit_text
     yield advice.awaited_text
@@ -150,7 +151,7 @@ def _others(advice: Advice) -> Iterator[str]:
         yield _reason(advice)
     if sure:
         yield _doubt(advice)
-    yield from advice.problems[1:]
+    yield from _problems(advice)[1:]
     yield f"{advice.energy_text}." if advice.energy_text else ""
 
 
@@ -168,11 +169,17 @@ def _reason(advice: Advice) -> str:
 
 def _doubt(advice: Advice) -> str:
     """Say why the prediction is no better, and what would make it so."""
-    if not advice.problems or not advice.observe:
-        return "".join(advice.problems[:1])
+    problems = _problems(advice)
+    if not problems or not advice.observe:
+        return "".join(problems[:1])
     size = advice.unit.counted(advice.observe)
-    why = advice.problems[0].removesuffix(".")
+    why = problems[0].removesuffix(".")
     return f"{why}: one run on {size} would make the prediction surer."
+
+
+def _problems(advice: Advice) -> list[str]:
+    """Give the problems of the runs; those of the job itself are said before."""
+    return [one for one in advice.problems if one not in advice.job_text]
 
 
 def _deadline(advice: Advice) -> str:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from predictor.tables.build import IdentityRuns, tabulate
 from predictor.tables.kinds import kind_of_runs
+from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
 from predictor.types import Verdict
 from sacct_ingest.records import JobState, KeyLevel
@@ -92,3 +93,20 @@ def test_a_user_has_no_kind(level):
     rows = [submitted(one, KINDS[JobKind.PILOT]) for one in starts([0.5] * 5)]
     table = tabulate(IdentityRuns(level, "ada", rows, 0.0), TableSettings())
     assert table.kind is JobKind.WORK
+
+
+def test_runs_with_one_of_several_limits_are_of_the_kind_of_all():
+    """Those of one limit take as long as each other: alone they look like work of that length."""
+    rows = [
+        replace(one, end_s=20_000 * number, submit_s=20_000 * number - 15_000)
+        for number, one in enumerate(
+            (starts([0.95], limit_s)[0] for limit_s in (3600, 7200, 14_400) * 6), start=1
+        )
+    ]
+    whole, *parts = tables_of(IdentityRuns(KeyLevel.LINE, "key", rows, 0.0), TableSettings())
+    assert whole.table.kind is JobKind.UNTIL_LIMIT
+    assert len(parts) == 3
+    for part in parts:
+        assert part.table.kind is JobKind.UNTIL_LIMIT
+        assert part.table.problems[0].text.startswith("it runs until its limit")
+        assert part.table.verdict is not Verdict.RELIABLE

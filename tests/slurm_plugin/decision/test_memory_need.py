@@ -94,7 +94,7 @@ def test_what_ended_other_jobs_of_the_name_says_nothing_of_a_command_that_never_
     ("fields", "line"),
     [
         ({"time_limit": 10}, f"{LAST}ask for --time=00:15:00"),
-        ({"time_limit": 5}, f"{LAST}ask for --time=00:10:00"),
+        ({"time_limit": 5}, f"{LAST}ask for --time=00:15:00"),
         ({"time_limit": 11}, ""),
         ({"time_limit": None}, ""),
         ({"time_limit": 10, "user_name": "bob"}, ""),

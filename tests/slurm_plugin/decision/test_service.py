@@ -385,6 +385,8 @@ def test_advice_on_an_edited_script_says_so_until_it_ran():
     )
     told = "The script was edited after its last run: it may take longer, or shorter."
     assert (edited.problems, same.problems) == ([told], [])
+    assert (edited.job_text, same.job_text) == (told, "")
+    assert " ".join(" ".join(render(edited, now_s=NOW)).split()).count(told) == 1
     assert (edited.verdict, same.verdict) == ("doubtful", "reliable")
     for wide, narrow in zip(edited.rows, same.rows, strict=True):
         assert wide.low_s < narrow.low_s < narrow.high_s < wide.high_s

@@ -91,7 +91,8 @@ def test_every_answer_begins_with_one_line_and_is_short(situation):
         assert re.match(r"(About|Over) ", lines[0]), text
     matter = [one for one in (advice.failure_text, advice.limit_text, advice.size_text,
                               advice.comment_text, advice.script_text, advice.submit_text,
-                              advice.deadline_text, advice.time_text, advice.awaited_text)
+                              advice.deadline_text, advice.time_text, advice.awaited_text,
+                              advice.job_text)
               if one]  # fmt: skip
     spoken = " ".join(said_below(text).split())
     if len(matter) <= MOST_SENTENCES and not advice.deadline_s:
