@@ -13,8 +13,8 @@ from sacct_ingest.text.durations import duration_text
 from slurm_plugin.text.formatting import (
     clock,
     count,
-    ends_differ,
     hours,
+    interval,
     percent,
     printable,
     with_interval,
@@ -68,10 +68,8 @@ def title_of(report: Head | OutcomeReport) -> str:
     if not report.decisions:
         return "No decision is recorded for this selection; nimod records one at each submission."
     decisions = count(report.decisions, "decision")
-    span = f"of {clock(report.first_s)}"
-    if ends_differ(report.first_s, report.last_s, clock):
-        span = f"from {clock(report.first_s)} to {clock(report.last_s)}"
-    return f"{decisions} {span}, {report.finished} with an outcome"
+    days = interval(report.first_s, report.last_s, lambda moment_s: clock(moment_s)[:10])
+    return f"{decisions}, {days}, {report.finished} with an outcome"
 
 
 def headline(report: OutcomeReport) -> Headline:

@@ -153,9 +153,11 @@ def _band(places: _Places, y: Callable[[float], float]) -> Iterator[Mark]:
 
 
 def _dates(places: _Places) -> Iterator[Mark]:
-    """Write as many dates below as there is room for."""
+    """Write as many dates below as there is room for, each once."""
     longest = max(len(one.label) for _, one in places) + 1
     every = math.ceil(longest * LETTER * len(places) / (_RIGHT - _LEFT))
-    for number, (x, one) in enumerate(places):
-        if number % every == 0:
+    written = ""
+    for x, one in places[::every]:
+        if one.label != written:
             yield ChartLabel("faint middle", x, _BASE + 18, one.label)
+        written = one.label

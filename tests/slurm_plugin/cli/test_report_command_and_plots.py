@@ -45,7 +45,7 @@ def report(store, capsys, *options):
 
 def test_the_report_has_decisions_and_outcomes(store, capsys):
     text = report(store, capsys)
-    assert text.startswith("2 decisions from ")
+    assert text.startswith("2 decisions, ")
     assert "MAPE 20.0 %" in text
     assert "job arrays keep what they ask for" in text
 
@@ -100,7 +100,7 @@ def test_a_page_is_one_file_that_harms_nobody(evil_store, tmp_path, capsys):
     assert "<script" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert re.findall(r"(?:src|href)=\"(?!#)", text) == []
-    assert "2 decisions from" in text
+    assert "2 decisions, " in text
 
 
 def test_every_table_is_a_file(evil_store, tmp_path, capsys):

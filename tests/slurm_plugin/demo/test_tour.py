@@ -100,7 +100,7 @@ def test_moldable_jobs_are_changed_and_the_others_are_not(shown):
 
 def test_every_decision_finds_its_outcome(shown):
     assert "12 decisions joined with an outcome" in shown
-    assert "12 decisions from " in shown
+    assert "12 decisions, " in shown
     assert ", 12 with an outcome" in shown
 
 

@@ -34,7 +34,7 @@ def test_all_figures_are_there():
             (decision(deadline_s=AT_S + 5000), run(elapsed_s=1000.0)),
         ]
     )
-    assert text.startswith("3 decisions of ")
+    assert text.startswith("3 decisions, ")
     assert ", 3 with an outcome\n" in text
     assert "set 2, keep 1" in text
     assert "2 runs compared: MAPE 10.0 %, median of actual/predicted 1.12" in text

@@ -193,10 +193,10 @@ def test_the_site_names_admins(ask):
 
 def test_the_overview_sums_up_what_is_visible(ask):
     text = Tags(ask("/").text).text
-    assert "3 decisions from" in text
+    assert "3 decisions, " in text
     assert "Not all jobs are counted" not in text
     assert "others' jobs are not shown" in Tags(ask("/report", "ada", own("ada")).text).text
-    assert "1 decision from" in Tags(ask("/report", "ada", own("ada")).text).text
+    assert "1 decision, " in Tags(ask("/report", "ada", own("ada")).text).text
     assert "No decision is recorded" in Tags(ask("/report", "eve", own("eve")).text).text
 
 
