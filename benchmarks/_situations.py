@@ -85,6 +85,11 @@ class Day:
         options = f"--comment={comment} {line}" if comment else line
         return self.site.submit(user, options, folder=folder)
 
+    def ask_why(self, user: str, job: int) -> None:
+        """Wait for the end of a job, and have its user ask what came of it."""
+        self.site.ended(job)
+        self.site.do(user, f"nimo why {job}")
+
     def occupy(self, nodes: int, *, limit_min: int, run_s: int) -> int:
         """Have a job of another user run on whole nodes; give its id."""
         job = self.site.submit(

@@ -103,8 +103,7 @@ def unused_gpu(day: Day) -> str:
 @situation("An array of which a few tasks failed", "which, why, and only those again")
 def few_failed(day: Day) -> str:
     job = day.submit("dina", "--array=1-12 parts.sh")
-    day.ended(job)
-    day.do("dina", f"nimo why {job}")
+    day.ask_why("dina", job)
     day.do("dina", f"nimo why {job}_5")
     done = day.do("dina", f"nimo again --submit {job}")
     rows = day.ended(day.number(done))
@@ -115,8 +114,7 @@ def few_failed(day: Day) -> str:
 @situation("The folder of the output is missing", "why it failed, with no output to read")
 def no_output_folder(day: Day) -> str:
     job = day.submit("chen", "logs.sh")
-    day.ended(job)
-    day.do("chen", f"nimo why {job}")
+    day.ask_why("chen", job)
     day.do("chen", f"nimo again {job}")
     return day.fact(job) + "; logs/ is not there"
 
@@ -124,8 +122,7 @@ def no_output_folder(day: Day) -> str:
 @situation("A module that does not exist", "why it failed after 2 s")
 def no_module(day: Day) -> str:
     job = day.submit("ben", "foam.sh")
-    day.ended(job)
-    day.do("ben", f"nimo why {job}")
+    day.ask_why("ben", job)
     return day.fact(job) + "; neither module nor simpleFoam is a command there"
 
 
@@ -221,16 +218,14 @@ def job_limit(day: Day) -> str:
 @situation("A limit shorter than the runs were", "to hear of it before it is lost")
 def short_limit(day: Day) -> str:
     job = day.advise_and_submit("ada", "-t 1 steady.sh")
-    day.ended(job)
-    day.do("ada", f"nimo why {job}")
+    day.ask_why("ada", job)
     return day.fact(job) + "; twelve runs took 78 to 82 s"
 
 
 @situation("Less memory than the runs needed", "to hear of it before it is lost")
 def short_memory(day: Day) -> str:
     job = day.advise_and_submit("chen", "--mem=80M tables.sh")
-    day.ended(job)
-    day.do("chen", f"nimo why {job}")
+    day.ask_why("chen", job)
     return day.fact(job) + "; twelve runs needed 158 MiB"
 
 
@@ -239,8 +234,7 @@ def cancelled(day: Day) -> str:
     job = day.submit("ada", "steady.sh")
     day.until_running(job)
     day.do("ada", f"scancel {job}")
-    day.ended(job)
-    day.do("ada", f"nimo why {job}")
+    day.ask_why("ada", job)
     day.do("ada", f"nimo again {job}")
     return day.fact(job)
 
@@ -266,8 +260,7 @@ def held(day: Day) -> str:
 @situation("A step that asks for more than its job", "why it failed")
 def large_step(day: Day) -> str:
     job = day.submit("chen", "steps.sh")
-    day.ended(job)
-    day.do("chen", f"nimo why {job}")
+    day.ask_why("chen", job)
     return day.fact(job) + "; srun asked for 8 tasks of 4"
 
 

@@ -100,8 +100,7 @@ def prepare(day: Day) -> None:
 @situation("A job that ran out of memory", "what happened, and to run it with enough")
 def out_of_memory(day: Day) -> str:
     job = day.submit("ben", "hungry.sh")
-    day.ended(job)
-    day.do("ben", f"nimo why {job}")
+    day.ask_why("ben", job)
     second = day.number(day.do("ben", f"nimo again --submit {job}"))
     day.ended(second)
     third = day.number(day.do("ben", f"nimo again --submit {second}"))
