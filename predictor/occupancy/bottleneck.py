@@ -209,6 +209,8 @@ class DemandRuns:
         from scipy.optimize import nnls  # noqa: PLC0415 - plans without samples do not wait for it
 
         took = self.compute_s + np.where(full, np.maximum(self.stall_s - idle_s, 0.0), 0.0)
+        # Of a run without compute that stalled no longer than the hidden ones, nothing is left.
+        took = np.maximum(took, NOISE * (self.compute_s + self.stall_s))
         weighted = self.columns[:, chosen] / took[:, None]
         binding, some = full, np.zeros(len(chosen))
         for _ in range(_CHANGES):

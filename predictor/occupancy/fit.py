@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, expm1, log, log1p
-from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,6 +171,8 @@ PARTS = ("compute_s", "network_s", "disk_s", "data_bytes")
 _LEAST_DATA = 1e-9
 #: Shortest run time that is predicted, seconds.
 _LEAST_S = 1e-9
+#: Share of the runs of one assignment that may be outliers, at either end.
+_OUTLIERS = 0.05
 #: Runs of the same may differ by so much of log time.
 SAME = 0.01
 #: A model of n samples is taken to be off by 0.35/n of log time.  That counts as one of the errors
@@ -285,7 +286,8 @@ class OccupancyFit:
     tried: forms by their names, the best first; of those the first ones are ``forms``.
     unit: of the data flow; ``units`` are those that were tried, the best first.
     rivals: fits in other units that left-out runs do not refute.
-    ran: run time on each assignment that was run, by its attributes in alphabetical order.
+    ran: shortest and longest run time on each assignment that was run, by its attributes in
+        alphabetical order.
     """
 
     forms: tuple[Form, ...]
@@ -300,7 +302,7 @@ class OccupancyFit:
     unit: str = ""
     units: tuple[Alternative, ...] = ()
     rivals: tuple["OccupancyFit", ...] = ()
-    ran: tuple[tuple[tuple[float, ...], float], ...] = ()
+    ran: tuple[tuple[tuple[float, ...], tuple[float, float]], ...] = ()
 
     @property
     def best(self) -> Form:
@@ -339,9 +341,9 @@ class OccupancyFit:
             low_s = min(low_s, rival_s / exp(SAME))
             high_s = max(high_s, rival_s * exp(SAME))
         # What was measured there is possible.
-        measured_s = self.measured_s(attributes) or time_s
-        low_s = min(max(low_s, _LEAST_S / width) * exp(-far), measured_s)
-        high_s = max(high_s * exp(far), measured_s)
+        shortest_s, longest_s = self.measured_s(attributes) or (time_s, time_s)
+        low_s = min(max(low_s, _LEAST_S / width) * exp(-far), shortest_s)
+        high_s = max(high_s * exp(far), longest_s)
         return Predicted(
             time_s, low_s, high_s, level, joint, judged(doubts), tuple(one.text for one in doubts)
         )
@@ -361,8 +363,8 @@ class OccupancyFit:
         used = [form.used() for form, share in zip(self.forms, shares, strict=True) if share]
         return tuple(sorted(set().union(*used) - {COMPUTE}))
 
-    def measured_s(self, attributes: Mapping[str, float]) -> float | None:
-        """Give the run time that was measured on an assignment; None where there was no run."""
+    def measured_s(self, attributes: Mapping[str, float]) -> tuple[float, float] | None:
+        """Give the shortest and longest run time on an assignment; None where there was no run."""
         names = sorted(self.support.bounds)
         if not all(name in attributes for name in names):
             return None
@@ -420,13 +422,18 @@ def error_of(left_out: Iterable[float]) -> float:
     return (errors + _PRIOR / count) / (count + 1)
 
 
-def ran(samples: Sequence[Sample]) -> tuple[tuple[tuple[float, ...], float], ...]:
-    """Give the median run time on each assignment."""
+def ran(samples: Sequence[Sample]) -> tuple[tuple[tuple[float, ...], tuple[float, float]], ...]:
+    """Give the shortest and longest run time on each assignment, but for outliers among many."""
     times: dict[tuple[float, ...], list[float]] = defaultdict(list)
     for one in samples:
         place = tuple(one.attributes[name] for name in sorted(one.attributes))
         times[place].append(one.measured.time_s)
-    return tuple((place, median(every)) for place, every in times.items())
+    return tuple((place, _ends(sorted(every))) for place, every in times.items())
+
+
+def _ends(rising: Sequence[float]) -> tuple[float, float]:
+    beyond = int(_OUTLIERS * len(rising))
+    return rising[beyond], rising[-1 - beyond]
 
 
 def log_error(made: Occupancies, asked: Sample) -> float:

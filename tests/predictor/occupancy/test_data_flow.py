@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from predictor.occupancy.application_model import OccupancyModel, Sample, occupancies
@@ -57,10 +57,18 @@ def test_with_few_runs_the_likeliest_unit_is_taken():
     assert (fit.unit, [one.name for one in fit.units]) == ("size", ["size"])
 
 
-@given(st.lists(st.floats(0.1, 1e6), min_size=1, max_size=8), st.integers(0, 3))
-def test_what_was_measured_is_never_outside_its_interval(times, start):
-    places = PLACES[start : start + len(times)]
-    samples = [Sample(a, occupancies(0.5, t, 1e9)) for a, t in zip(places, times, strict=True)]
+@settings(max_examples=20)  # each is a fit
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(PLACES), st.sampled_from([0.0, 0.5, 0.9, 1.0]), st.floats(0.1, 1e6)
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_what_was_measured_is_never_outside_its_interval(runs):
+    samples = [Sample(place, occupancies(used, time_s, 1e9)) for place, used, time_s in runs]
     fit = MODEL.fit(samples)
     for one in samples:
         made = fit.predict(one.attributes)
