@@ -190,8 +190,6 @@ def _listing(view: View, shown: Sequence[CatalogueEntry], filters: CatalogueQuer
         order = ("descending" if down else "ascending") if present else ""
         return replace(column, rows_link=_list_link(view, turned), sorted=order)
 
-    details = view.site.catalogue().details
-    apart = [text_column("details", "differs by", value=details)]
     columns = [
         text_column(
             "application",
@@ -199,7 +197,7 @@ def _listing(view: View, shown: Sequence[CatalogueEntry], filters: CatalogueQuer
             value=lambda entry: entry.name,
             link=lambda entry: view.application_link(entry).href,
         ),
-        *(apart if any(map(details, shown)) else ()),
+        text_column("details", "differs by", value=view.site.catalogue().details),
         text_column("level", "recognised by", as_text=lambda level: RECOGNISED[KeyLevel(level)]),
         Column("runs", "runs"),
         Column("observed", "observed", lambda entry: len(entry.nodes), show=_observed),
