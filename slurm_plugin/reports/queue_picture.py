@@ -167,7 +167,7 @@ def _in_words(use: QueueUse, place: int, total: float, *, apart: bool) -> str:
 def _legend(use: QueueUse, lanes: Sequence[Lane], *, apart: bool) -> str:
     parts = []
     if apart and any(use.waiting):
-        parts.append("dark: jobs that run now; light: jobs that wait now")
+        parts.append("lower area: jobs that run now; upper area: jobs that wait now")
     if any(use.closed):
         parts.append("dashed line: what reservations leave")
     if lanes:
