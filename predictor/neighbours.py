@@ -147,7 +147,8 @@ class RunTimes:
         whole = sum(density)
         self._below = [part / whole for part in accumulate(density)]
         self._limit_s = limit_s
-        self.jobs, self.users = jobs, users
+        self.jobs = jobs
+        self.users = users
 
     def place(self, elapsed_s: float) -> float:
         """Give the place of a run time among these, 0 to 1."""
@@ -348,7 +349,8 @@ def interval(
     outside = _OUTSIDE * (1 - confidence) / 2
     low, middle, high = (_quantile(ordered, share) for share in (outside, 0.5, 1 - outside))
     median_s = times.quantile_s(middle)
-    low_s, high_s = times.quantile_s(low, -1), times.quantile_s(high, 1)
+    low_s = times.quantile_s(low, -1)
+    high_s = times.quantile_s(high, 1)
     return min(low_s, median_s), median_s, max(high_s, median_s)
 
 

@@ -211,7 +211,8 @@ def level_quantile(table: PredictionTable, nodes: int, share: float) -> float | 
     Raises LookupError: ``nodes`` is outside the table; ValueError: ``share`` is no share.
     """
     need_share("share of runs", share)
-    one, normal = at(table, nodes), NormalDist()
+    one = at(table, nodes)
+    normal = NormalDist()
     end_s = one.high_s if share >= 0.5 else one.low_s
     reach = abs(normal.inv_cdf(share)) / normal.inv_cdf((1 + table.confidence) / 2)
     time_s = float(one.time_s * (end_s / one.time_s) ** reach)
@@ -239,7 +240,8 @@ def verdict_at(table: PredictionTable, nodes: int) -> Verdict:
     if not table.verdicts:
         return table.verdict
     low, high, _ = _bracket(table, nodes)
-    one, other = table.verdicts[low], table.verdicts[high]
+    one = table.verdicts[low]
+    other = table.verdicts[high]
     return one if one is other else worse(one, other)
 
 

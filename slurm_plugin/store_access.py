@@ -62,7 +62,8 @@ def count_outdated(store: "Store") -> int:
 
 def last_runs(store: "Store", table: PredictionTable, most: int = 30) -> "list[RunRow]":
     """Read the newest runs of a table, the newest last; those of a part among its identity's."""
-    level, key = KeyLevel(table.level), whole_key(table.key)
+    level = KeyLevel(table.level)
+    key = whole_key(table.key)
     if key == table.key:
         return store.runs.of_key(level, key, most=most)
 

@@ -140,7 +140,8 @@ class _Data:
         counts = np.log([float(run.nodes) for run in runs])
         log_s = np.array([math.log(run.elapsed_s) for run in runs])
         self.names = tuple(sizes)
-        self.centre, self.count = logs.mean(0), float(counts.mean())
+        self.centre = logs.mean(0)
+        self.count = float(counts.mean())
         self.level = float(np.median(log_s))
         self.log_s: Floats = log_s - self.level
         usual = np.log([float(np.median(column)) for column in sizes.values()])
@@ -247,7 +248,8 @@ def steps_at(counts: Floats, at: Floats) -> Floats:
     """
     if len(counts) < 2:
         return np.zeros((len(at), 0))
-    gaps, middle = np.diff(counts), counts[len(counts) // 2]
+    gaps = np.diff(counts)
+    middle = counts[len(counts) // 2]
     behind = np.clip((at[:, None] - counts[:-1]) / gaps, 0, 1)
     return np.asarray(behind - np.clip((middle - counts[:-1]) / gaps, 0, 1))
 
@@ -398,7 +400,8 @@ def _member(data: _Data, prior: _Prior, suspected: Sequence[int] = ()) -> _Membe
         constants[:, place] = tried[misfit.argmin(0)]
     fit = _least_squares(data, prior, used, constants, suspected)
     theta = fit.solve()
-    parts, columns = len(prior.parts), len(prior.parts) * (len(data.names) + 2)
+    parts = len(prior.parts)
+    columns = len(prior.parts) * (len(data.names) + 2)
     steps = len(data.counts) - 1 if prior.rough else 0
     own = data.folds, np.arange(len(data.log_s))
     of_sizes, _ = sums(theta[:, :columns], parts, data.beyond(constants))
@@ -443,7 +446,8 @@ def _of_parts(prior: _Prior, signs: Floats, suspected: Sequence[int]) -> tuple[F
     signs: of the exponents of each size.
     suspected: places of sizes of which only what they have beyond a constant part is work.
     """
-    means, deviations = list[float](), list[float]()
+    means = list[float]()
+    deviations = list[float]()
     for part, exponent, power in zip(prior.parts, prior.sizes, prior.powers, strict=True):
         exponents = [exponent] * len(signs)
         if exponent is _IN_WORK:

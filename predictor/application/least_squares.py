@@ -45,14 +45,13 @@ class LeastSquares:
         mean: Floats,
         precision: Floats,
     ) -> None:
-        self._log_s, self._at, self._parts, self._linear, self._used = (
-            log_s,
-            at,
-            parts,
-            linear,
-            used,
-        )
-        self._mean, self._precision = mean, precision
+        self._log_s = log_s
+        self._at = at
+        self._parts = parts
+        self._linear = linear
+        self._used = used
+        self._mean = mean
+        self._precision = precision
         self._columns = parts * at.shape[-1]
 
     def values(self, theta: Floats) -> Floats:
@@ -98,7 +97,8 @@ class LeastSquares:
     def _descended(self, theta: Floats, noise: Floats) -> Floats:
         """Go down by damped steps; those of one fold that lead up are not taken."""
         logs, shares = self._parted(theta)
-        cost, damping = self._cost(theta, logs, noise), np.full(len(theta), 1e-2)
+        cost = self._cost(theta, logs, noise)
+        damping = np.full(len(theta), 1e-2)
         for _ in range(_STEPS):
             step = self._step(theta, logs, shares, noise, damping)
             moved = theta + step
@@ -118,7 +118,8 @@ class LeastSquares:
     def _step(
         self, theta: Floats, logs: Floats, shares: Floats, noise: Floats, damping: Floats
     ) -> Floats:
-        folds, runs = len(theta), len(logs[0])
+        folds = len(theta)
+        runs = len(logs[0])
         off = self._log_s - logs
         squares = (off / noise[:, None]) ** 2
         weights = self._used * (_FREE + 1) / (_FREE + squares) / noise[:, None] ** 2

@@ -211,7 +211,9 @@ class _Given:
     def __init__(
         self, samples: Sequence[Sample], hypothesis: _Hypothesis, base: float, log_weight: float
     ) -> None:
-        self.hypothesis, self.base, self._log_weight = hypothesis, base, log_weight
+        self.hypothesis = hypothesis
+        self.base = base
+        self._log_weight = log_weight
         groups = _grouped(samples, hypothesis.by)
         self._log_own = np.array(
             [fmean(log(sample.asked) for sample in members) for members in groups]

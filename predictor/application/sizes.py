@@ -58,7 +58,8 @@ def choose(
     rivals: names whose values other rules tell apart, or that were chosen at the last fit: as
         numbers they only have to be a little better.
     """
-    runs, believed = runs[-RECENT:], believed[-RECENT:]
+    runs = runs[-RECENT:]
+    believed = believed[-RECENT:]
     if len(runs) < FEWEST:
         return None
     alone = _best(runs, believed, rivals, resources=False)
@@ -129,7 +130,8 @@ def _added(
     base: Sequence[Floats], log_s: Floats, columns: Mapping[str, Floats]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Add numbers to a regression one by one: those up to where one did not help, and the most."""
-    used, names = list(base), list[str]()
+    used = list(base)
+    names = list[str]()
     accuracy = _accuracies(_left_out_errors(used, log_s))
     found: tuple[str, ...] | None = None
     while len(names) < min(MOST, len(columns)):

@@ -60,7 +60,8 @@ class Slice:
 
     def __init__(self, surface: Surface, sizes: Sequence[float]) -> None:
         logs = [log(size / centre) for size, centre in zip(sizes, surface.centre, strict=True)]
-        self._place, self._covariance = (1.0, *logs), surface.covariance
+        self._place = (1.0, *logs)
+        self._covariance = surface.covariance
         self._count = log(surface.count)
         self._counts = [log(one) for one in surface.counts]
         folds = 1 + max(form.fold for form in surface.forms)
@@ -315,7 +316,8 @@ def changed_by(there: Slice, table: PredictionTable, change: Change | None) -> C
     for step in doublings:
         for by, log_s, from_s in zip(by_fold, there.logs(middle * 2**step), here, strict=True):
             by.append(log_s - from_s)
-    first, others = by_fold[0], by_fold[1:]
+    first = by_fold[0]
+    others = by_fold[1:]
     means = [fmean(column) for column in zip(*others, strict=True)] if others else first
     apart = sqrt(len(others) - 1) if others else 0.0
     paths = []

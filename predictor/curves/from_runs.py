@@ -58,11 +58,14 @@ def follow(runs: Sequence[Sample]) -> tuple[list[Sample], Drift | None]:
         runs had to be scaled.
     """
     ordered = sorted(runs, key=lambda run: (started(run), run.nodes, run.elapsed_s, run.censored))
-    older, newest = ordered[:-_WINDOW], ordered[-_WINDOW:]
+    older = ordered[:-_WINDOW]
+    newest = ordered[-_WINDOW:]
     latest: Drift | None = None
     while (shift := _shift(newest)) is not None:
         split = next(i for i, run in enumerate(newest) if started(run) >= shift.since_s)
-        older, newest, latest = [*older, *newest[:split]], newest[split:], shift
+        older = [*older, *newest[:split]]
+        newest = newest[split:]
+        latest = shift
         anew = {run.nodes for run in newest if not run.censored}
         older = [
             replace(run, elapsed_s=run.elapsed_s * shift.factor)
@@ -154,7 +157,8 @@ def _ranked(runs: Sequence[Sample], starts: Floats) -> _Ranked:
     logs = np.log([run.elapsed_s for run in runs])
     cut = np.array([run.censored for run in runs])
     counts, strata = np.unique([run.nodes for run in runs], return_inverse=True)
-    scores, spreads = np.zeros(len(runs)), np.zeros(len(counts))
+    scores = np.zeros(len(runs))
+    spreads = np.zeros(len(counts))
     for number in range(len(counts)):
         own = strata == number
         longer = _longer(logs[own], cut[own])
@@ -182,10 +186,12 @@ def _longer(logs: Floats, cut: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _size(ranked: _Ranked, at: int) -> tuple[float, float]:
     """Shift of log time at a split, and the spread of one run around its level."""
     after = np.arange(len(ranked.logs)) >= at
-    steps, rest = [], []
+    steps = []
+    rest = []
     for number in np.unique(ranked.strata):
         own = ranked.strata == number
-        old, new = np.flatnonzero(own & ~after), np.flatnonzero(own & after)
+        old = np.flatnonzero(own & ~after)
+        new = np.flatnonzero(own & after)
         steps.append(_steps(ranked, old, new))
         finished = (ranked.logs[side[~ranked.cut[side]]] for side in (old, new))
         rest += [abs(logs - np.median(logs)) for logs in finished if len(logs) > 1]
@@ -198,7 +204,8 @@ def _size(ranked: _Ranked, at: int) -> tuple[float, float]:
 def _steps(ranked: _Ranked, old: Indices, new: Indices) -> Floats:
     """Differences of log time; of runs cut short only those that bound them away from zero."""
     steps = ranked.logs[new][:, None] - ranked.logs[old]
-    new_cut, old_cut = ranked.cut[new][:, None], ranked.cut[old]
+    new_cut = ranked.cut[new][:, None]
+    old_cut = ranked.cut[old]
     open_ended = (new_cut & (steps < 0)) | (old_cut & (steps > 0)) | (new_cut & old_cut)
     return steps[~open_ended]
 
@@ -272,7 +279,8 @@ def build(runs: Iterable[Sample], settings: "CurveSettings | None" = None) -> Cu
     runs: finished runs and runs that were cut off.
     """
     chosen = settings or CurveSettings()
-    points, censored = [], []
+    points = []
+    censored = []
     every = list(runs)
     level, drift = follow(every)
     for nodes, group in sorted(_by_nodes(level).items()):

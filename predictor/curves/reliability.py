@@ -74,11 +74,13 @@ def measure(curve: Curve, errors: Sequence[float], prior: Prior | None = None) -
     errors: log error at each point of the curve when the model is learned from the others, as
         :func:`left_out` makes it; empty where that cannot be computed.
     """
-    believed, points = prior or Prior(), curve.points
+    believed = prior or Prior()
+    points = curve.points
     if not points or len(errors) not in (0, len(points)):
         raise ValueError(f"{len(errors)} errors for {len(points)} points: one for each is needed")
     need_finite("error", *errors)
-    inner, ends = errors[1:-1], list[float]()
+    inner = errors[1:-1]
+    ends = list[float]()
     if errors:  # at the two ends, for each doubling of the distance to the next point
         gaps = (points[1].nodes / points[0].nodes, points[-1].nodes / points[-2].nodes)
         ends = [errors[i] / max(math.log2(gap), 0.5) for i, gap in zip((0, -1), gaps, strict=True)]
@@ -99,7 +101,8 @@ def deviations(curve: Curve) -> Floats:
 
     That of a median of many runs is that of their mean times √(π/2).
     """
-    noise, clock_s = _noise(curve.points, Prior()), _clock(curve)
+    noise = _noise(curve.points, Prior())
+    clock_s = _clock(curve)
     rows = [
         math.hypot(
             noise * (math.sqrt(math.pi / 2) if point.repeats > 2 else 1.0), clock_s / point.time_s
@@ -126,7 +129,8 @@ def around(
     noise = np.hypot(uncertainty.noise, clock)
     reach = float(stdtrit(uncertainty.freedom, 0.5 + level / 2)) * np.hypot(curve_sd, noise)
     reach = np.minimum(reach, WIDEST)
-    low, high = medians * np.exp(-reach), medians * np.exp(reach)
+    low = medians * np.exp(-reach)
+    high = medians * np.exp(reach)
     rows = zip(nodes, medians, low, high, curve_sd, strict=True)
     return [
         Prediction(int(n), float(t), float(a), float(b), level, float(s)) for n, t, a, b, s in rows

@@ -107,7 +107,8 @@ def _bounds(ratios: list[float]) -> tuple[float, float]:
         factor = max([_BEYOND, *(max(ratio, 1 / ratio) for ratio in ratios)])
         return 1 / factor, factor
     cut = (len(ratios) + 1) // 20
-    low, high = ratios[max(cut - 1, 0)], ratios[min(len(ratios) - cut, len(ratios) - 1)]
+    low = ratios[max(cut - 1, 0)]
+    high = ratios[min(len(ratios) - cut, len(ratios) - 1)]
     return min(low, 1.0), max(high, 1.0)
 
 
@@ -164,7 +165,8 @@ class AdRM:
         planes = [Plane(each) for each in PLANES]
         every: list[AnyWay] = [*lines, *means, *map(LoadWay, lines), *map(LoadWay, means), *planes]
         self.ways = [Way(line, window)] if window else every
-        self._start_up, self._held = start_up, window is None
+        self._start_up = start_up
+        self._held = window is None
         longest = max(start_up, *(way.window for way in self.ways))
         self._pairs: deque[_Pair] = deque(maxlen=longest)
         self._shares: deque[float | None] = deque(maxlen=longest)
@@ -287,14 +289,18 @@ class Plane:
         if not share or len(loaded) < _LEAST_OF_PLANE:
             return None
         x, y, z = zip(*loaded, strict=True)
-        xx, yy, xy = covariance(x, x), covariance(y, y), covariance(x, y)
-        xz, yz = covariance(x, z), covariance(y, z)
+        xx = covariance(x, x)
+        yy = covariance(y, y)
+        xy = covariance(x, y)
+        xz = covariance(x, z)
+        yz = covariance(y, z)
         determinant = xx * yy - xy * xy
         if not determinant > _FLAT * xx * yy:
             return None
         by_probe = (xz * yy - yz * xy) / determinant
         by_share = (yz * xx - xz * xy) / determinant
-        probe, share = min(max(probe, min(x)), max(x)), min(max(share, min(y)), max(y))
+        probe = min(max(probe, min(x)), max(x))
+        share = min(max(share, min(y)), max(y))
         return fmean(z) + by_probe * (probe - fmean(x)) + by_share * (share - fmean(y))
 
 
@@ -331,9 +337,11 @@ def plain_line(pairs: Sequence[_Pair], probe: float) -> float:
 
 def fading_line(pairs: Sequence[_Pair], probe: float) -> float:
     """Do the same with weights: each pair counts less than the one after it."""
-    probes, transfers = [x for x, _ in pairs], [y for _, y in pairs]
+    probes = [x for x, _ in pairs]
+    transfers = [y for _, y in pairs]
     weights: list[float] = [_FADING**age for age in range(len(pairs) - 1, -1, -1)]
-    middle, level = fmean(probes, weights), fmean(transfers, weights)
+    middle = fmean(probes, weights)
+    level = fmean(transfers, weights)
     held = _held(pairs, probe)
     spread = sum(w * (x - middle) ** 2 for w, x in zip(weights, probes, strict=True))
     common = sum(w * (x - middle) * (y - level) for w, (x, y) in zip(weights, pairs, strict=True))

@@ -68,7 +68,8 @@ class RunningMean:
     """Mean of everything so far."""
 
     def __init__(self) -> None:
-        self._count, self._mean = 0, 0.0
+        self._count = 0
+        self._mean = 0.0
 
     def update(self, value: float) -> None:
         """See :class:`Forecaster`."""
@@ -84,7 +85,8 @@ class Smoothed:
     """Exponential smoothing: moves by the share ``gain`` towards each value."""
 
     def __init__(self, gain: float) -> None:
-        self._gain, self._value = gain, nan
+        self._gain = gain
+        self._value = nan
 
     def update(self, value: float) -> None:
         """See :class:`Forecaster`."""
@@ -110,7 +112,8 @@ class Sliding:
     """A statistic over the last ``length`` values."""
 
     def __init__(self, statistic: Statistic, length: int) -> None:
-        self._statistic, self._length = statistic, length
+        self._statistic = statistic
+        self._length = length
         self._values: deque[float] = deque()
         self._sorted: list[float] = []
 
@@ -140,8 +143,11 @@ class Adaptive:
     ) -> None:
         if not 1 <= least <= first - offset < first + offset <= most:
             raise ValueError(f"a window of {first} ± {offset} is not within {least} to {most}")
-        self._statistic, self._offset = statistic, offset
-        self._least, self._most, self._length = least, most, first
+        self._statistic = statistic
+        self._offset = offset
+        self._least = least
+        self._most = most
+        self._length = first
         self._values: deque[float] = deque(maxlen=most)
 
     def update(self, value: float) -> None:
@@ -307,10 +313,13 @@ def forecast_series(
 
 
 def _forecast(group: Sequence[Probe], criterion: Criterion) -> SeriesForecast:
-    bank, values, first = Bank(criterion), _values(group), group[0]
+    bank = Bank(criterion)
+    values = _values(group)
+    first = group[0]
     for value in values:
         bank.update(value)
-    made, most = bank.forecast(), _MOST.get(first.resource, inf)
+    made = bank.forecast()
+    most = _MOST.get(first.resource, inf)
     return SeriesForecast(
         resource=first.resource,
         source=first.source,

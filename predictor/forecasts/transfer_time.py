@@ -130,7 +130,8 @@ def _by_bank(transfers: Sequence[float]) -> tuple[Throughput, str]:
         bank.update(value)
     made = bank.forecast()
     least = min(transfers) / 2
-    low, high = max(made.low, least), min(made.high, 2 * max(transfers))
+    low = max(made.low, least)
+    high = min(made.high, 2 * max(transfers))
     error = made.error / fmean(transfers) if len(transfers) > 1 else inf
     return Throughput(made.value, low, high, None, len(transfers) - 1, error), made.by
 

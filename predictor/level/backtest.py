@@ -39,7 +39,8 @@ class ExpertPanel:
         same: bool,
         curve: CurveAt | None = None,
     ) -> None:
-        ordered, self.same = in_order(runs), same
+        ordered = in_order(runs)
+        self.same = same
         past = [run for run in ordered if not run.censored][-WINDOW:]
         if same and curve is None:
             past = at_present_level(past)
@@ -158,7 +159,10 @@ class _Backtest:
         same: bool,
     ) -> None:
         self.entries = entries
-        self._ordered, self._pooled, self._settings, self._same = ordered, pooled, settings, same
+        self._ordered = ordered
+        self._pooled = pooled
+        self._settings = settings
+        self._same = same
         self._ends = [run.end_s for run in ordered]
         self._past = [run for run in ordered if not run.censored]
         self._finished = [run.end_s for run in self._past]

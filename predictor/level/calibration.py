@@ -123,14 +123,16 @@ class _OwnErrors:
     """Errors of an identity's own record: judges on several sites share what follows from them."""
 
     def __init__(self, entries: Sequence[records.RecordEntry], settings: BacktestSettings) -> None:
-        self.entries, self._settings = entries, settings
+        self.entries = entries
+        self._settings = settings
         self._sizes: dict[bool, float] = {}
         self._spreads: dict[tuple[bool, int], _Spread] = {}
         self._trials: dict[tuple[bool, int], tuple[list[float], list[float]]] = {}
 
     def fell(self, *, repeated: bool, alone: bool) -> list[tuple[tuple[float, ...], float]]:
         """Give where runs fell in their distributions, with weights; the newest first."""
-        made, weight = [], 1.0
+        made = []
+        weight = 1.0
         for entry in reversed(self.entries):
             given = entry.acting[2] if alone and entry.acting else entry.fell
             other = 1.0 if entry.repeated == repeated else self._settings.other
@@ -160,7 +162,8 @@ class _OwnErrors:
     def spread(self, expert: int, *, repeated: bool) -> _Spread:
         """Give how far predictions of an expert were off."""
         if (repeated, expert) not in self._spreads:
-            errors, weight = [], 1.0
+            errors = []
+            weight = 1.0
             for entry in reversed(self.entries):
                 own = weight * (1.0 if entry.repeated == repeated else self._settings.other)
                 errors.append((entry.error_of(expert), own))
@@ -195,8 +198,11 @@ class Calibrator:
         need_share("level", level)
         self._outside = 0.5 - level / 2
         own = entries if isinstance(entries, _OwnErrors) else _OwnErrors(entries, settings)
-        self._own, self._pooled, self._settings = own, pooled, settings
-        self._same, self._level = same, level
+        self._own = own
+        self._pooled = pooled
+        self._settings = settings
+        self._same = same
+        self._level = level
         self._chosen: dict[tuple[str, tuple[bool, ...]], int] = {}
         self._weights: dict[tuple[str, tuple[bool, ...]], list[tuple[int, float]]] = {}
         self._expectations: dict[tuple[bool, int, bool, float], _Expected] = {}
@@ -212,7 +218,8 @@ class Calibrator:
         if (expected := self._expectations.get(kind)) is None:
             expected = self._expectations[kind] = self._expect(*kind)
         weights, shares = self._calibrated(repeated=kind[0])
-        least, most = max(log_s - _WIDEST, min(log_s, 0.0)), log_s + _WIDEST
+        least = max(log_s - _WIDEST, min(log_s, 0.0))
+        most = log_s + _WIDEST
         mixed = mixture(
             guesses.samples,
             log_s + expected.errors,
@@ -223,7 +230,8 @@ class Calibrator:
         if self._settings.averaged and guesses.samples is not None:
             first, last = guesses.samples.averaged(low, high, self._outside)
             # Runs that all took longer, or all less, than is expected say nothing of that end.
-            low, high = first if first < log_s else low, last if last > log_s else high
+            low = first if first < log_s else low
+            high = last if last > log_s else high
         return JudgedPrediction(
             log_s=log_s,
             low=min(low, log_s),
@@ -240,7 +248,8 @@ class Calibrator:
     def _calibrated(self, *, repeated: bool) -> tuple[Floats, tuple[float, float]]:
         """Weights of the components of a distribution, and the shares of its interval's ends."""
         if repeated not in self._parts:
-            site, side = self._pooled, self._side(repeated=repeated)
+            site = self._pooled
+            side = self._side(repeated=repeated)
             size = self._own.size(repeated=repeated)
             own = self._own.fell(repeated=repeated, alone=site.alone)
             weights = believed(
@@ -272,8 +281,10 @@ class Calibrator:
         return judged.width <= min(widest, records.GOOD) and judged.half <= records.HALF_GOOD
 
     def _expect(self, repeated: bool, expert: int, curve: bool, expected: float) -> _Expected:  # noqa: FBT001 - a key
-        site, side = self._pooled, self._side(repeated=repeated)
-        own, size = self._own.spread(expert, repeated=repeated), self._own.size(repeated=repeated)
+        site = self._pooled
+        side = self._side(repeated=repeated)
+        own = self._own.spread(expert, repeated=repeated)
+        size = self._own.size(repeated=repeated)
         prior = self._settings.expected
         scale = math.exp((prior * math.log(expected) + own.total) / (prior + own.weight))
         units = site.units_of(side, size, curve=curve)
@@ -326,7 +337,8 @@ class Calibrator:
         said = tuple(log is not None for log in guesses.logs)
         if (weights := self._weights.get((named, said))) is None:
             trials = list(self._trials(named, guesses))
-            most, rate = max(total for _, total, _ in trials), self._settings.learning
+            most = max(total for _, total, _ in trials)
+            rate = self._settings.learning
             weights = [(n, math.exp(rate * (total - most))) for n, total, _ in trials]
             self._weights[named, said] = weights
         given = [(log_s, w) for n, w in weights if (log_s := guesses.logs[n]) is not None]
@@ -337,7 +349,8 @@ class Calibrator:
 
     def _trials(self, named: str, guesses: Guesses) -> Iterator[tuple[int, float, float]]:
         """Give each expert, its accuracies' weighted sum less the margin, and the weights' sum."""
-        repeated, settings = guesses.repeats > 0, self._settings
+        repeated = guesses.repeats > 0
+        settings = self._settings
         usual = experts.ALIKE if repeated or guesses.curve is None else experts.CURVE
         pooled = self._pooled.accuracies.get(named)
         for expert, log_s in enumerate(guesses.logs):

@@ -75,7 +75,8 @@ class Samples:
 
     def averaged(self, low: float, high: float, outside: float) -> tuple[float, float]:
         """Means of the ends of an interval and of the quantiles of the last runs alike, if any."""
-        ordered, last = np.sort(self.alike), len(self.alike) - 1
+        ordered = np.sort(self.alike)
+        last = len(self.alike) - 1
         if last + 1 < _FEWEST_ALIKE:
             return low, high
         place = outside * (last + 2) - 1
@@ -123,19 +124,22 @@ def samples(
     kinds: which of these are of each kind, the most specific kind first.
     others: the same of the user's other runs.
     """
-    every, pools = [(kind, 0, 1.0) for kind in kinds], [logs[kind] for kind in kinds]
+    every = [(kind, 0, 1.0) for kind in kinds]
+    pools = [logs[kind] for kind in kinds]
     if others is not None:
         pools += [others[0][kind] for kind in others[1]]
         every += [(kind, len(logs), _BROAD) for kind in others[1]]
         logs = np.append(logs, others[0])
-    weights, left = np.zeros((len(_RUNS), len(logs))), np.ones_like(_HALF)
+    weights = np.zeros((len(_RUNS), len(logs)))
+    left = np.ones_like(_HALF)
     for kind, offset, counts in every:
         places = kind.nonzero()[0]
         if size := places.size:
             faded, total, believed = _faded(size)
             share = counts * left * total / believed
             left = left - share
-            first, last = places[0] + offset, places[-1] + offset
+            first = places[0] + offset
+            last = places[-1] + offset
             # A slice takes a fifth of the time of an index.
             at = slice(first, last + 1) if last - first < size else places + offset
             weights[:, at] += faded * (share / total)
@@ -163,7 +167,8 @@ def mixture(
     between: least and most that log run times may be.
     """
     own = 0 if given is None else len(given.logs)
-    logs, columns = expected, np.zeros((own + len(expected), COMPONENTS))
+    logs = expected
+    columns = np.zeros((own + len(expected), COMPONENTS))
     weights = columns.T
     weights[:, own:] = weighed / weighed.sum()
     if given is not None:
@@ -209,7 +214,8 @@ def calibrated(
             _EVEN_WEIGHTS,
         ]
     )
-    aim, lately = _AIM * outside, [pit for pit, _ in own[:_LATELY]]
+    aim = _AIM * outside
+    lately = [pit for pit, _ in own[:_LATELY]]
     if len(lately) >= _FEWEST:
         inside = sum(outside < pit < 1 - outside for pit in lately)
         held = (inside + (1 - 2 * outside) * _KEPT) / (len(lately) + _KEPT)

@@ -80,7 +80,8 @@ def typical(
     shares = [(time_s, weight / total) for time_s, weight in weighed]
     below = accumulate(t * share for t, share in shares)
     inverse = [share / t for t, share in shares]
-    total, above = sum(inverse), accumulate(inverse)
+    total = sum(inverse)
+    above = accumulate(inverse)
     rows = zip(shares, below, above, strict=True)
     return max([(low / t + t * (total - high), t) for (t, _), low, high in rows])[1]
 
@@ -181,7 +182,9 @@ class Experts:
         same: bool,
         bounded: bool = False,
     ) -> None:
-        self._past, self._curve, self._same = past, curve, same
+        self._past = past
+        self._curve = curve
+        self._same = same
         self._bounded = same and bounded
         self._own = _arrays(past[-WINDOW:])
         self._over = _over_limit(self._own)
@@ -238,7 +241,8 @@ class Experts:
             logs = logs + there[asked.nodes] - np.array([there[n] for n in nodes.tolist()])
         elif self._same:
             logs = logs + SLOPE * np.log(asked.nodes / nodes)
-        most, others = math.log(asked.limit_s), None
+        most = math.log(asked.limit_s)
+        others = None
         if self._around is not None:
             longest = most + _over_limit(self._around)
             others = np.minimum(self._around[0], longest), _kinds(asked, self._around)

@@ -229,7 +229,8 @@ def moved(old: PooledErrors, new: PooledErrors) -> bool:
 
     Of a run time of 12 min, give or take a fifth, that is 7 s.
     """
-    one, other = _bounds(old), _bounds(new)
+    one = _bounds(old)
+    other = _bounds(new)
     return one.keys() != other.keys() or any(
         abs(a - b) > _MOVED * max(abs(a), abs(b))
         for name in one
@@ -257,13 +258,15 @@ def need_entries(entries: Iterable[RecordEntry]) -> None:
 
 def points(values: Sequence[float]) -> tuple[float, ...]:
     """Values spread evenly over a sample, both extremes among them."""
-    ordered, last = sorted(values), len(values) - 1
+    ordered = sorted(values)
+    last = len(values) - 1
     return tuple(ordered[round(i / (_POINTS - 1) * last)] for i in range(_POINTS))
 
 
 def quantiles(values: Sequence[tuple[float, float]], *shares: float) -> tuple[float, ...]:
     """Values that so much of the weight does not exceed; pairs of value and weight, rising."""
-    sums, last = list(accumulate(map(itemgetter(1), values))), len(values) - 1
+    sums = list(accumulate(map(itemgetter(1), values)))
+    last = len(values) - 1
     places = (bisect_left(sums, share * sums[-1] - 1e-12) for share in shares)
     return tuple(values[min(place, last)][0] for place in places)
 
@@ -334,7 +337,10 @@ def _widest_good(
     least: expected error that is reliable at any rate.
     """
     enough = SHARE_GOOD - 0.02
-    good, near, count, widest = weight * prior, weight / 2, weight, least
+    good = weight * prior
+    near = weight / 2
+    count = weight
+    widest = least
     narrow = sorted((one.width, abs(one.error)) for one in entries if one.width <= GOOD)
     for i, (_, error) in enumerate(narrow):
         count += 1

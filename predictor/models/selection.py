@@ -52,7 +52,8 @@ class Choice:
 
         Of the problems each names the run that would help most.
         """
-        chosen, curve = settings or ReliabilitySettings(), self.curve
+        chosen = settings or ReliabilitySettings()
+        curve = self.curve
         own = reliability.curve_problems(curve, chosen)
         sure = reliability.verdicts(
             curve, predictions, (*own, *self.problems), chosen, special=self.special
@@ -104,7 +105,8 @@ class Choice:
         Gaps between observations come first: what lies beyond them is no surer than they are.
         """
         points = self.curve.points
-        first, last = points[0].nodes, points[-1].nodes
+        first = points[0].nodes
+        last = points[-1].nodes
         wide = [
             p.nodes
             for p in predictions
@@ -137,7 +139,8 @@ def fit_curve(curve: Curve, model: str = MODEL) -> Choice:
     curve = replace(curve, others=())
     base.need(curve, MIN_POINTS)
     adept = Adept().fit(curve)
-    special, reported = adept.diagnosis.special, adept.problems
+    special = adept.diagnosis.special
+    reported = adept.problems
     if special:
         curve = replace(curve, points=tuple(p for p in curve.points if belongs(special, p.nodes)))
         adept = Adept().fit(curve)

@@ -164,7 +164,8 @@ def _fitted(
     for _ in range(2):  # the prior's weight depends on the noise, which the first turn says
         held = np.zeros((1, columns.shape[1]))
         held[0, -1] = noise / sd
-        stacked, aims = np.vstack([columns, held]), np.append(logs, mean * noise / sd)
+        stacked = np.vstack([columns, held])
+        aims = np.append(logs, mean * noise / sd)
         solved = np.linalg.lstsq(stacked, aims, rcond=None)[0]
         squares = float(np.sum((logs - columns @ solved) ** 2))
         noise = max((squares / max(len(logs) - terms - 1, 1)) ** 0.5, _NOISE)

@@ -283,7 +283,8 @@ class ProductFit:
         width = float(student.ppf((1 + level) / 2, free)) * sqrt(new_run) / time_s
         width = min(width, _WIDEST)
         nodes = int(amounts.get("nodes", 1))
-        low, high = time_s * np.exp(-width), time_s * np.exp(width)
+        low = time_s * np.exp(-width)
+        high = time_s * np.exp(width)
         return Prediction(nodes, time_s, float(low), float(high), level, sqrt(of_mean) / time_s)
 
 
@@ -311,7 +312,8 @@ class ProductForm:
             )
             if score_without > score:
                 break
-            score, terms = score_without, [i for i in terms if i != without]
+            score = score_without
+            terms = [i for i in terms if i != without]
         return _solved(sums, terms)
 
 
@@ -353,7 +355,8 @@ def criterion(sums: Sums, terms: list[int]) -> float:
 
 def _least_squares(sums: Sums, terms: list[int]) -> tuple[Floats, float]:
     """Parameters of the chosen terms, and the sum of squares that they leave."""
-    hh, hx = np.array(sums.hh)[np.ix_(terms, terms)], np.array(sums.hx)[terms]
+    hh = np.array(sums.hh)[np.ix_(terms, terms)]
+    hx = np.array(sums.hx)[terms]
     scale = np.sqrt(np.diag(hh))
     theta = np.linalg.solve(hh / np.outer(scale, scale), hx / scale) / scale
     return theta, max(float(sums.xx - hx @ theta), 0.0)
@@ -373,7 +376,8 @@ def _solved(sums: Sums, selected: list[int]) -> ProductFit:
     scale = np.sqrt(np.maximum(np.diag(hh), _TINY))
     values, directions = np.linalg.eigh(hh / np.outer(scale, scale))
     none = directions.T[values <= _INDEPENDENT * values[-1]]
-    sizes, unseen = tuple((scale / sqrt(sums.count)).tolist()), _matrix(none)
+    sizes = tuple((scale / sqrt(sums.count)).tolist())
+    unseen = _matrix(none)
     covariance = variance * np.linalg.inv(np.array(sums.hh)[np.ix_(selected, selected)])
     every = terms(sums.resources)
     return ProductFit(

@@ -78,7 +78,8 @@ def _scaled(
     resource: str, evidence: TypeEvidence, target: str, _: Collection[str], nodes: Sequence[int]
 ) -> Floats | None:
     """Everything goes as fast as this resource does."""
-    here, there = evidence.amount(evidence.reference, resource), evidence.amount(target, resource)
+    here = evidence.amount(evidence.reference, resource)
+    there = evidence.amount(target, resource)
     return None if not here or not there else np.full(len(nodes), log(here / there))
 
 

@@ -212,7 +212,8 @@ class DemandRuns:
         # Of a run without compute that stalled no longer than the hidden ones, nothing is left.
         took = np.maximum(took, NOISE * (self.compute_s + self.stall_s))
         weighted = self.columns[:, chosen] / took[:, None]
-        binding, some = full, np.zeros(len(chosen))
+        binding = full
+        some = np.zeros(len(chosen))
         for _ in range(_CHANGES):
             some = nnls(weighted[binding], np.ones(binding.sum()))[0]
             now = full | (weighted @ some > 1)

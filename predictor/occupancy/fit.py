@@ -113,7 +113,8 @@ def supported(samples: Sequence[Mapping[str, float]], names: Sequence[str]) -> S
         for name in names:
             need_positive(f"attribute {name}", one.get(name))
     values = np.array([[one[name] for name in names] for one in samples], float)
-    low, high = values.min(axis=0), values.max(axis=0)
+    low = values.min(axis=0)
+    high = values.max(axis=0)
     bounds = dict(zip(names, zip(low.tolist(), high.tolist(), strict=True), strict=True))
     moved = [i for i in range(len(names)) if high[i] > low[i] * (1 + _SAME)]
     if len(moved) < 2:
@@ -125,7 +126,8 @@ def supported(samples: Sequence[Mapping[str, float]], names: Sequence[str]) -> S
 
 
 def _scale(values: Floats, *, logarithmic: bool) -> Scale:
-    mean, spread = values.mean(axis=0), values.std(axis=0)
+    mean = values.mean(axis=0)
+    spread = values.std(axis=0)
     apart = (values - mean) / spread
     variances, directions = np.linalg.eigh(apart.T @ apart)
     narrow = directions.T[variances < _NARROW**2 * variances[-1]]

@@ -43,7 +43,8 @@ def pairs(predicted: Sequence[float], actual: Sequence[float]) -> tuple[Floats, 
 
     Raises ValueError: they are of different lengths, none, or not finite.
     """
-    p, a = np.asarray(predicted, dtype=float), np.asarray(actual, dtype=float)
+    p = np.asarray(predicted, dtype=float)
+    a = np.asarray(actual, dtype=float)
     if p.shape != a.shape or p.ndim != 1 or p.size == 0:
         raise ValueError(f"{p.shape} predictions for {a.shape} measurements")
     need_finite("prediction", *p)

@@ -105,7 +105,8 @@ def linear(
     scale = float(np.abs(target).mean()) or 1.0
     columns = _columns(ratios, terms)
     share = weights**2 / (weights**2).sum()
-    middle, level = share @ columns, float(share @ target) / scale
+    middle = share @ columns
+    level = float(share @ target) / scale
     design = (columns - middle) * weights[:, None]
     theta = np.linalg.lstsq(design, (target / scale - level) * weights, rcond=1e-9)[0]
     return Function(base, scale, level - float(middle @ theta), tuple(terms), tuple(theta.tolist()))
@@ -190,7 +191,8 @@ def _select(
         others, other = _added(ratios, constant, weights, [*alone, *pairs], simple, enough)
         fewer = len(others) < len(chosen) and other.error <= max(solution.error, enough)
         if fewer or other.error < (1 - _CLEARLY) * max(solution.error, enough):
-            chosen, solution = others, other
+            chosen = others
+            solution = other
     return chosen, solution.left_out
 
 
@@ -239,7 +241,8 @@ def _distinguishable(products: Iterable[Term], ratios: Sequence[Mapping[str, flo
 def _is_distinguishable(product: Term, amounts: Mapping[str, Floats]) -> bool:
     if product.times is None or product.times.attribute == product.attribute:
         return False
-    first, second = replace(product, times=None)(amounts), product.times(amounts)
+    first = replace(product, times=None)(amounts)
+    second = product.times(amounts)
     first, second, column = (one - one.mean() for one in (first, second, product(amounts)))
     # What is left of the column after both factors, by two steps of Gram and Schmidt.
     second = second - first * (first @ second) / max(first @ first, _TINY)

@@ -67,13 +67,16 @@ def tabulate(
     record: what became of earlier predictions; None: it is made of the runs.
     others: runs of other second sizes; None: there are none.
     """
-    level, rows = runs.level, runs.rows
+    level = runs.level
+    rows = runs.rows
     shaped = bool(rows) and all(row.shape for row in rows)
     if shaped:
         settings = replace(settings, reach=1)  # of other counts its components say nothing
-    curve, settings = _same(level, settings), _of_level(level, rows, settings)
+    curve = _same(level, settings)
+    settings = _of_level(level, rows, settings)
     earned = record_of(level, rows, settings) if record is None else record
-    counted, table = rows, None
+    counted = rows
+    table = None
     groups: dict[str, list[RunRow]] = {}
     if curve and len(settings.node_types) > 1:
         groups = split(rows, settings.node_types)
@@ -129,7 +132,8 @@ def record_of(
     Of several node types that of the one with most runs.
     """
     rows = [start for row in rows for start in row.each_start()]
-    same, settings = _same(level, settings), _of_level(level, rows, settings)
+    same = _same(level, settings)
+    settings = _of_level(level, rows, settings)
     if same and len(settings.node_types) > 1:
         rows = next(iter(split(rows, settings.node_types).values()))
     return backtest.replay(
@@ -176,7 +180,8 @@ def mixture(
 
 def unfinished(runs: IdentityRuns) -> PredictionTable | None:
     """Table without a node count, of a command whose runs all failed or were cut short."""
-    level, endings = runs.level, facts.endings_of(runs.rows)
+    level = runs.level
+    endings = facts.endings_of(runs.rows)
     if level not in CURVE_LEVELS or not endings or facts.ending_problem(endings) is None:
         return None
     nothing = table_of([], (Verdict.REFUSED,), TableSettings().confidence)
@@ -187,8 +192,10 @@ def unfinished(runs: IdentityRuns) -> PredictionTable | None:
 def _described(
     table: PredictionTable, runs: IdentityRuns, settings: TableSettings, finished: int
 ) -> PredictionTable:
-    level, rows = runs.level, runs.had or runs.rows
-    memory, endings = facts.memory_of(rows), facts.endings_of(rows)
+    level = runs.level
+    rows = runs.had or runs.rows
+    memory = facts.memory_of(rows)
+    endings = facts.endings_of(rows)
     if (failed := facts.failed_steps_problem(rows)) is not None:
         table = doubtful(table, [failed])
     unfinished = facts.ending_problem(endings) if level in CURVE_LEVELS else None
@@ -289,7 +296,9 @@ def _tails(
 
 def _around(ran: Sequence[int], settings: TableSettings) -> list[int]:
     """Node counts of one application without a curve: those that were run, and doublings around."""
-    counts, low, high = set(ran), ran[0] / settings.reach, ran[-1] * settings.reach
+    counts = set(ran)
+    low = ran[0] / settings.reach
+    high = ran[-1] * settings.reach
     counts |= {round(n * 2.0**k) for n in ran for k in range(-4, 5)}
     return sorted(n for n in counts if n >= 1 and low <= n <= high)
 

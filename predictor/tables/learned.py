@@ -133,7 +133,9 @@ def _of_size(
     """How run time goes by size and count: a sum of products of their powers, as the model says."""
     if len(sizes) < 2:
         return None
-    low, middle, high = sizes[0], sizes[len(sizes) // 2], sizes[-1]
+    low = sizes[0]
+    middle = sizes[len(sizes) // 2]
+    high = sizes[-1]
     counted = [name for name in counts[0] if len({one[name] for one in counts}) > 1]
     unit = counted[0] if counted else _NODES
     usual = counts[len(counts) // 2]

@@ -147,7 +147,8 @@ def _memory_use(row: RunRow) -> _MemoryUse | None:
     said = evidence_of(row)
     if said.memory is Says.NOTHING and not (said.lacked_memory or row.mem_bytes):
         return None
-    need, given = node_need(row), node_memory(row)
+    need = node_need(row)
+    given = node_memory(row)
     if said.lacked_memory:
         need = max(need, given)
     return _MemoryUse(row, need, given, said.lacked_memory, said.memory is not Says.WHOLE)
@@ -167,7 +168,8 @@ class _Need:
         terms: tuple[MemoryTerm, ...] = (),
         numbers: Sequence[tuple[float, ...]] = (),
     ) -> None:
-        self.uses, self.terms = uses, terms
+        self.uses = uses
+        self.terms = terms
         self.numbers = numbers or [()] * len(uses)
         shape = np.array([_log_factor(terms, own) for own in self.numbers])
         logs = np.log([float(use.need) for use in uses])
@@ -183,7 +185,8 @@ class _Need:
     def costs(self) -> Floats:
         """Give what each run would have cost by the others."""
         order = np.lexsort((self._cut, self._over))
-        values, cut = self._over[order], self._cut[order]
+        values = self._over[order]
+        cut = self._cut[order]
         places = np.arange(len(values) - 1)
         others = places + (places >= np.arange(len(values))[:, None])
         said = np.empty(len(values))
@@ -226,11 +229,13 @@ class _Need:
 
     def judged(self, margin: float) -> Iterator[bool]:
         """Whether what runs before say, times the margin, was enough for each run."""
-        before, room = 0, 0.0
+        before = 0
+        room = 0.0
         for place in range(FEWEST, len(self.uses)):
             use = self.uses[place]
             if place >= _GROWTH * before:
-                before, room = place, self._room_of(range(place))
+                before = place
+                room = self._room_of(range(place))
             asked = margin * exp(room + self._scale[place])
             # One that had less than would have been asked for says nothing.
             if not (use.short and use.given < asked):
@@ -238,7 +243,8 @@ class _Need:
 
     def _room_of(self, places: Sequence[int]) -> float:
         """Log of what a run is to be given, as ``_over`` has it, by some of them."""
-        values, cut = self._over[places], self._cut[places]
+        values = self._over[places]
+        cut = self._cut[places]
         order = np.lexsort((cut, values))
         return float(_room(values[order], cut[order], self._dear(places)))
 
@@ -263,7 +269,8 @@ def _room(values: Floats, cut: Flags, dear: float, *, level: float = LEVEL) -> F
     over = values[..., -highest:] - values[..., -highest - 1 : -highest]
     whole = highest - cut[..., -highest:].sum(axis=-1)
     steep = (_TAIL_RUNS + whole) / (_TAIL_RUNS * _TAIL + over.sum(axis=-1))
-    last, left = values[..., -1], beyond[..., -1]
+    last = values[..., -1]
+    left = beyond[..., -1]
     # Beyond them all the chance is left · e^(-steep · more): where the derivative is zero.
     cheapest = (np.log(dear * left * steep) - last) / (steep + 1)
     more = np.maximum.reduce([cheapest, np.log(left / (1 - level)) / steep, np.zeros_like(last)])

@@ -86,8 +86,11 @@ def earn(
 
     runs: all that finished or were cut short.
     """
-    fitted, verdicts, drift = fit.predictions, fit.verdicts, fit.choice.curve.drift
-    runs, level = _at_level(fit.choice, runs), settings.confidence
+    fitted = fit.predictions
+    verdicts = fit.verdicts
+    drift = fit.choice.curve.drift
+    runs = _at_level(fit.choice, runs)
+    level = settings.confidence
     now = NextRun(fit.panel, record, settings.pooled, settings.backtest, level=level)
     repeats = Counter(run.nodes for run in runs if not run.censored)
     nodes = [p.nodes for p in fitted]
@@ -137,7 +140,8 @@ def _no_surer_than_beside(
 ) -> tuple[list[Prediction], tuple[Verdict, ...]]:
     """Widen what was never run to the narrower of the counts beside it that were."""
     ran = [i for i, p in enumerate(predictions) if repeats[p.nodes]]
-    wider, lower = list(predictions), list(verdicts)
+    wider = list(predictions)
+    lower = list(verdicts)
     for i, p in enumerate(predictions):
         if repeats[p.nodes] or not ran:
             continue
@@ -201,7 +205,8 @@ def mixed(record: Record, name: str, rows: Sequence[RunRow] = ()) -> tuple[Probl
         # Runs that were submitted at once have no record.
         alike = parted is None or min(map(len, parted)) < REPEATS
     else:
-        half, quarter = errors[len(errors) // 2], errors[len(errors) // 4]
+        half = errors[len(errors) // 2]
+        quarter = errors[len(errors) // 4]
         alike = half <= _HALF_OFF and quarter <= _QUARTER_OFF
     if alike:
         return ()
@@ -391,7 +396,8 @@ def grid(observed: Sequence[int], settings: TableSettings) -> list[int]:
     need_nodes(observed)
     end = settings.reach * max(observed)
     counts = set(range(1, min(settings.every_up_to, end) + 1)) | set(observed) | {end}
-    ratio, nodes = 2 ** (1 / settings.per_doubling), float(settings.every_up_to)
+    ratio = 2 ** (1 / settings.per_doubling)
+    nodes = float(settings.every_up_to)
     while (nodes := nodes * ratio) < end:
         counts.add(round(nodes))
     return sorted(counts)

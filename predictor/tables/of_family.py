@@ -85,7 +85,8 @@ class _Said:
     """What a family says of the counts of a table of its runs, or of a part of them."""
 
     def __init__(self, table: PredictionTable, family: Family, rows: Iterable[RunRow]) -> None:
-        self._table, self._errors = table, family.errors
+        self._table = table
+        self._errors = family.errors
         self._slice = at_references(table)
         self._counts = family.surface.counts
         self._repeats = {one.nodes: one.repeats for one in table.observed}

@@ -126,7 +126,8 @@ def limit_reached(rows: Sequence[RunRow]) -> LimitReached | None:
     if last is None or not last[1]:
         return None
     runs = next((n for n, one in enumerate(reversed(ends)) if one != last), len(ends))
-    often, of = ends.count(last), sum(_limit(row, last[0]) == last[1] for row in latest)
+    often = ends.count(last)
+    of = sum(_limit(row, last[0]) == last[1] for row in latest)
     if runs < 2 and (often < _OFTEN or often < of * _SHARE):
         return None
     return LimitReached(last[0].value, runs, last[1], often, of)

@@ -79,7 +79,8 @@ def asked_of(row: RunRow, unit: Unit) -> tuple[int, Range]:
     asked = row.asked_size if row.asked_unit == unit.value else None
     if unit is not Unit.NODES:
         return asked or row.nodes, (asked or row.nodes,) * 2
-    low, high = row.asked_low, row.asked_high
+    low = row.asked_low
+    high = row.asked_high
     if not row.asked_unit and row.submission.program:
         low, high = row.submission.nodes or (None, None)
     elif not row.asked_unit:

@@ -254,7 +254,8 @@ def _added(tested: "_SplitBacktest", alone: _Logs, *, few: bool) -> tuple[tuple[
     chosen: tuple[str, ...] = ()
     logs = alone
     while len(chosen) < MOST:
-        best, most = None, _GAIN
+        best = None
+        most = _GAIN
         for name in tested.names:
             if name in chosen:
                 continue
@@ -263,10 +264,12 @@ def _added(tested: "_SplitBacktest", alone: _Logs, *, few: bool) -> tuple[tuple[
             gain = fmean(gains) if len(gains) >= FEWEST - 1 else 0.0
             sure = gain > most and gain > _SURE * stdev(gains) / math.sqrt(len(gains))
             if sure if not few else gain > most and tested.explains(chosen, name, sure=sure):
-                best, most = (name, with_it), gain
+                best = (name, with_it)
+                most = gain
         if best is None:
             break
-        chosen, logs = (*chosen, best[0]), best[1]
+        chosen = (*chosen, best[0])
+        logs = best[1]
     return chosen, logs
 
 
@@ -309,7 +312,8 @@ class _SplitBacktest:
         cells: dict[Hashable, deque[float]] = defaultdict(lambda: deque(maxlen=_LAST))
         latest: dict[tuple[str, ...], int] = {}
         logs: list[float | None] = []
-        every, ended = self._of(names), deque(self._ended)
+        every = self._of(names)
+        ended = deque(self._ended)
         for at, (row, values) in enumerate(zip(self._rows, every, strict=True)):
             while ended and (self._rows[ended[0]].end_s or 0) <= row.submit_s:
                 last = ended.popleft()
@@ -358,7 +362,8 @@ class _SplitBacktest:
 
     def gains(self, one: _Logs, other: _Logs) -> list[float]:
         """Accuracy of each run that the other adds, where both say something."""
-        first, second = self._accuracies(one), self._accuracies(other)
+        first = self._accuracies(one)
+        second = self._accuracies(other)
         return [second[i] - first[i] for i in first if i in second] or [0.0]
 
     def _accuracies(self, logs: _Logs) -> dict[int, float]:

@@ -188,7 +188,8 @@ def _factor(runs: Sequence[Sample], one: Starts) -> float:
     """By how much what was cut off is above what finished, at the median."""
     finished = ProductLimit.of((run.elapsed_s, False) for run in runs if not run.censored)
     every = ProductLimit.of((run.elapsed_s, run.censored) for run in runs)
-    usual_s, median_s = finished.median(), every.median()
+    usual_s = finished.median()
+    median_s = every.median()
     if not one.cut_off or usual_s is None or median_s is None or median_s < usual_s * _LEAST:
         return 1.0
     return median_s / usual_s

@@ -186,9 +186,11 @@ def fair_shares(jobs: Sequence[PastJob]) -> tuple[list[tuple[float, float]], Fai
 
     What a job used counts once it has ended.
     """
-    users, accounts = RecentUse(), RecentUse()
+    users = RecentUse()
+    accounts = RecentUse()
     ended = sorted(range(len(jobs)), key=lambda number: jobs[number].end_s)
-    factors, place = [(1.0, 1.0)] * len(jobs), 0
+    factors = [(1.0, 1.0)] * len(jobs)
+    place = 0
     for number in sorted(range(len(jobs)), key=lambda number: jobs[number].submit_s):
         now_s = jobs[number].submit_s
         while place < len(ended) and jobs[ended[place]].end_s <= now_s:

@@ -85,7 +85,8 @@ class _Correction:
                 chosen.append(size)
         sizes = (*chosen, grid.sizes[-1]) if grid.sizes[-1] > chosen[-1] else tuple(chosen)
         draws = np.array([grid.draws_s[grid.sizes.index(size)] for size in sizes])
-        cells, count = draws.shape[:2], draws.shape[2]
+        cells = draws.shape[:2]
+        count = draws.shape[2]
         rows = self._rows(
             draws.reshape(-1, count),
             np.repeat(sizes, cells[1]),

@@ -38,7 +38,8 @@ class Queue:
         self._limits = np.empty(_ROOM, np.float64)
         self._first = self._end = self._count = 0
         # As many jobs are before a place as were looked for last.
-        self._before_place, self._before = 0, 0
+        self._before_place = 0
+        self._before = 0
 
     def __len__(self) -> int:
         return self._count
@@ -70,7 +71,8 @@ class Queue:
                 new = np.empty(room, old.dtype)
                 new[: len(there)] = old[there]
                 setattr(self, name, new)
-            self._first, self._end = 0, len(there)
+            self._first = 0
+            self._end = len(there)
             self._before_place = self._before = 0
         place = self._end
         self._jobs[place], self._nodes[place], self._limits[place] = job, nodes, limit_s
@@ -106,7 +108,8 @@ class Queue:
         # Jobs that were not yet tried stand at the end, without gaps.
         begin = self._first + 1 if since <= 1 else self._end - (self._count - since)
         end = self._end if depth >= self._count else self._place_behind(depth)
-        nodes, limits = self._nodes[begin:end], self._limits[begin:end]
+        nodes = self._nodes[begin:end]
+        limits = self._limits[begin:end]
         candidates = np.flatnonzero((nodes <= free) & ((limits <= spare_s) | (nodes <= extra)))
         if shortest:
             candidates = candidates[np.argsort(limits[candidates], kind="stable")]
@@ -210,7 +213,8 @@ class Engine:
             need_finite("begin and end of a closing", start_s, end_s)
             need_nodes((closed,))
         self.nodes = self.free = nodes
-        self._closings, self._depth = closings, depth
+        self._closings = closings
+        self._depth = depth
         self._openings = sorted((*(end_s for _, end_s, _ in closings), *moments), reverse=True)
         self._shortest = order is Order.SHORTEST
         self._queue = Queue()
@@ -252,7 +256,8 @@ class Engine:
         times = np.asarray(submit_s, dtype=float)
         if not np.isfinite(times).all() or (np.diff(times) < 0).any():
             raise ValueError("times of submission must be finite numbers that do not fall")
-        count, job = len(submit_s), 0
+        count = len(submit_s)
+        job = 0
         for number, others in waits.items():
             self._awaits[number] = len(others)
             for one in others:
@@ -426,7 +431,8 @@ class Engine:
         nodes = self._queue.first_nodes
         if self._openings:
             return self._reserve_beside(nodes, self._queue.first_limit_s, now_s)
-        free, start_s = self.free, inf
+        free = self.free
+        start_s = inf
         for end_s, job in self._planned:
             if end_s > start_s:
                 break

@@ -50,7 +50,8 @@ class WaitClass(msgspec.Struct, frozen=True, array_like=True):
 
     def broader(self) -> "Iterable[WaitClass]":
         """List this class and those around it, narrowest first."""
-        waits, partition = self.waits, self.partition
+        waits = self.waits
+        partition = self.partition
         yield self
         yield WaitClass(waits, partition, self.size, -1, self.crowd)
         yield WaitClass(waits, partition, self.size)

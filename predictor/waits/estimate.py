@@ -123,7 +123,8 @@ class WaitEstimate(msgspec.Struct, frozen=True):
         >>> WaitEstimate((0.0,) * 40).chance(one, 100.0)
         0.5
         """
-        latest_s, ended = left_s - limit_s, _share_ended(run)
+        latest_s = left_s - limit_s
+        ended = _share_ended(run)
         return fmean(
             ended(min(left_s - one, most_s)) if one <= latest_s else 0.0 for one in self.waits_s
         )
@@ -141,7 +142,8 @@ class WaitEstimate(msgspec.Struct, frozen=True):
         low = max(self._reached(share), _run_time(run, share))
         high = self._reached(rest) + _run_time(run, rest)
         # An advice asks this of each node count three times; most waits are alike: none.
-        ended, waits = _share_ended(run), Counter(self.waits_s)
+        ended = _share_ended(run)
+        waits = Counter(self.waits_s)
         jobs = share * len(self.waits_s)
         while high - low > _PRECISION * high:
             middle = (low + high) / 2

@@ -47,7 +47,8 @@ def learn_waits(waits: Sequence[PastWait]) -> workload.PastRecord:
 
     waits: of one cluster, in the order of asking.
     """
-    places, errors = range(len(waits)), _recorded(waits)
+    places = range(len(waits))
+    errors = _recorded(waits)
     if len(waits) < FEWEST_ASKED or _mean_error(errors, places) < _NEAR:
         return workload.PastRecord(
             errors=errors, error=_mean_error(errors, places) if errors else None
@@ -55,7 +56,8 @@ def learn_waits(waits: Sequence[PastWait]) -> workload.PastRecord:
     model = QueueWaitModel(estimate=ESTIMATE, allowance_s=ALLOWANCE_S)
     try:
         features = _useful(waits, model)
-        corrected, judged = list(waits), list[int]()
+        corrected = list(waits)
+        judged = list[int]()
         for block, expected in model.validated(*_table(waits, features)):
             for place, draws in zip(block.tolist(), expected.tolist(), strict=True):
                 corrected[place] = waits[place]._replace(draws_s=tuple(draws))
@@ -63,7 +65,8 @@ def learn_waits(waits: Sequence[PastWait]) -> workload.PastRecord:
     except NimoError:  # without scikit-learn there is no regression
         return workload.PastRecord(errors=errors, error=_mean_error(errors, places))
     after = _recorded(corrected)
-    error, corrected_error = _mean_error(errors, judged), _mean_error(after, judged)
+    error = _mean_error(errors, judged)
+    corrected_error = _mean_error(after, judged)
     if not judged or corrected_error > _BETTER * error:
         return workload.PastRecord(errors=errors, error=error, corrected_error=corrected_error)
     return workload.PastRecord(
@@ -79,10 +82,12 @@ def _useful(waits: Sequence[PastWait], model: QueueWaitModel) -> tuple[str, ...]
 
     Each choice predicts the past from what was over by then.
     """
-    best, least = COMMON, _validation_error(waits, model, COMMON)
+    best = COMMON
+    least = _validation_error(waits, model, COMMON)
     for more in (OF_ACCOUNT, FAIR_SHARE):
         if (error := _validation_error(waits, model, (*best, *more))) <= _USEFUL * least:
-            best, least = (*best, *more), error
+            best = (*best, *more)
+            least = error
     return best
 
 
@@ -112,7 +117,8 @@ def _table(
 
 def _recorded(waits: Sequence[PastWait]) -> list[WaitError]:
     """Errors of estimates, each made with the record of those that had started by then."""
-    record, started = WaitRecord(), list[tuple[float, int, WaitError]]()
+    record = WaitRecord()
+    started = list[tuple[float, int, WaitError]]()
     errors = []
     for place, one in enumerate(waits):
         while started and started[0][0] <= one.asked_s:
@@ -162,7 +168,8 @@ def arrival_demand(
     jobs = np.unique(np.linspace(0, len(submit) - 1, min(_MOMENTS, len(submit))).astype(int))
     peaks = [_peaks(submit, size, run, int(job)) for job in jobs]
     observed = [float(submit[-1] - submit[job]) for job in jobs]
-    spans, rows = [], []
+    spans = []
+    rows = []
     for place, span_s in enumerate(SPANS_S):
         whole = [one[place] for one, until in zip(peaks, observed, strict=True) if until >= span_s]
         if len(whole) < _LEVELS:
@@ -240,7 +247,8 @@ def _arrivals(runs: Sequence[RunRow]) -> workload.PastArrivals:
     """Describe the jobs that came to a partition; ``runs`` are in the order of submission."""
     span_s = max(runs[-1].submit_s - runs[0].submit_s, 1)
     step = max(len(runs) // _SHAPES, 1)
-    submits, took = [float(run.submit_s) for run in runs], [run.elapsed_s for run in runs]
+    submits = [float(run.submit_s) for run in runs]
+    took = [run.elapsed_s for run in runs]
     # Share of jobs that passed an earlier one which asked for no more nodes and no more time.
     columns = [
         (run.submit_s, run.start_s or run.submit_s, run.nodes, run.limit_s or 0) for run in runs

@@ -73,7 +73,9 @@ class GridProbe:
     def __init__(
         self, sizes: Sequence[int], horizon_s: float, *, limits_s: Sequence[float]
     ) -> None:
-        self._sizes, self._limits_s, self._horizon_s = sizes, limits_s, horizon_s
+        self._sizes = sizes
+        self._limits_s = limits_s
+        self._horizon_s = horizon_s
         self._started = [0] * len(limits_s)
         self._least = sizes[0]
         self.waits_s = np.full((len(sizes), len(limits_s)), horizon_s)
@@ -106,7 +108,8 @@ class FormProbe:
     numbers: Mapping[int, Sequence[int]]
 
     def __init__(self, forms: Sequence[Form], horizon_s: float) -> None:
-        self._forms, self._horizon_s = forms, horizon_s
+        self._forms = forms
+        self._horizon_s = horizon_s
         self.moments = sorted({form.begin_s for form in forms if form.begin_s > 0})
         self._left = set(range(len(forms)))
         self.starts_s = np.full(len(forms), horizon_s)

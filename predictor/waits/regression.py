@@ -48,10 +48,13 @@ class Tree(msgspec.Struct, frozen=True, array_like=True):
 
     def __call__(self, rows: Floats) -> Floats:
         """Return the output of the leaf that each row of features reaches, shape ``(rows,)``."""
-        feature, value = np.array(self.feature), np.array(self.value)
-        left, right = np.array(self.left), np.array(self.right)
+        feature = np.array(self.feature)
+        value = np.array(self.value)
+        left = np.array(self.left)
+        right = np.array(self.right)
         missing_left = np.array(self.missing_left)
-        node, every = np.zeros(len(rows), dtype=np.int64), np.arange(len(rows))
+        node = np.zeros(len(rows), dtype=np.int64)
+        every = np.arange(len(rows))
         while len(every):
             every = every[feature[node[every]] != _LEAF]
             at = node[every]

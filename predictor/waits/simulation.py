@@ -133,9 +133,11 @@ def run_forward(
     need_finite("horizon", horizon_s)
     rng = np.random.default_rng(seed)
     if only is None:
-        sizes, limits_s = _sizes(state.units, state.nodes or state.units), LIMITS_S
+        sizes = _sizes(state.units, state.nodes or state.units)
+        limits_s = LIMITS_S
     else:
-        sizes, limits_s = (min(only[0], state.units),), (only[1],)
+        sizes = (min(only[0], state.units),)
+        limits_s = (only[1],)
     if not state.waiting and not state.closings:
         return _without_queue(state, (sizes, limits_s), rng, horizon_s)
     chosen = _chosen(state.waiting, _WHOLE if only is None else _WHOLE_ONLY)
@@ -147,7 +149,8 @@ def run_forward(
     if left.shape[1] > _FEW:  # many jobs end together: each moment at which jobs end costs a look
         left = np.exp(_GRAIN * np.round(np.log(left) / _GRAIN))
     coming = _draw(front, draws, rng)
-    waits, starts = np.empty((draws, len(sizes), len(limits_s))), np.empty((draws, len(front)))
+    waits = np.empty((draws, len(sizes), len(limits_s)))
+    starts = np.empty((draws, len(front)))
     for draw in range(draws):
         later = _arriving(state.arrivals, rng, horizon_s / 30) if front else []
         probe = GridProbe(sizes, horizon_s, limits_s=limits_s)
@@ -245,7 +248,8 @@ def _without_queue(
 ) -> Forward:
     """Find when enough of what runs has ended: nothing else stands before a new job."""
     sizes, limits_s = looked
-    asked, units = np.array(sizes), np.array([job.units for job in state.running], dtype=np.int64)
+    asked = np.array(sizes)
+    units = np.array([job.units for job in state.running], dtype=np.int64)
     free = state.units - int(units.sum())
     waits = np.zeros((_DRAWS, len(sizes)))
     left = _draw(state.running, _DRAWS, rng)

@@ -65,7 +65,8 @@ def looked_at(named: Iterable[Named], *, first_s: float, each_s: float) -> Itera
     if not child:
         _answer(listed, writer)
     os.close(writer)
-    answers, ended = _Answers(reader), False
+    answers = _Answers(reader)
+    ended = False
     try:
         for wait_s in (first_s, *[each_s] * (len(listed) - 1)):
             line = answers.next_within(wait_s)
@@ -159,7 +160,8 @@ def _paths(named: Named) -> Sequence[str]:
 def see(paths: Sequence[str], before_s: float = inf) -> Seen:
     """Look at files and folders here and now; parameters as of `Named`."""
     files: list[LookedAt] = []
-    skipped, missing = 0, set[int]()
+    skipped = 0
+    missing = set[int]()
     for place, path in enumerate(paths):
         try:
             kind, found = _files_of(path)

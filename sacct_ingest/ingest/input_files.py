@@ -110,7 +110,8 @@ class _Submitted(NamedTuple):
 
     def paths(self) -> Sequence[str]:
         """Give the paths that it names; they begin with `typed`.  It reads the script."""
-        row, wrap = self.row, self.line.options.get("wrap")
+        row = self.row
+        wrap = self.line.options.get("wrap")
         text = wrap or _script_of(row, self.line.script)
         if PACKED in text and row.array_task_id is not None:
             text = command_of_task(text, row.array_task_id)

@@ -143,10 +143,12 @@ def follow(
     while rounds is None or (rounds := rounds - 1) >= 0:
         try:
             once()
-            retry_s, delay_s = settings.first_retry_s, settings.every_s
+            retry_s = settings.first_retry_s
+            delay_s = settings.every_s
         except (SacctError, StoreError) as error:
             _log.error("%s; next attempt in %.0f s", error, retry_s)
-            delay_s, retry_s = retry_s, min(2 * retry_s, settings.longest_s)
+            delay_s = retry_s
+            retry_s = min(2 * retry_s, settings.longest_s)
         pause(delay_s)
 
 
@@ -161,10 +163,14 @@ class _Loader:
         now_s: int,
         copies_of: str | None,
     ) -> None:
-        self._store, self._source, self._now_s = store, source, now_s
+        self._store = store
+        self._source = source
+        self._now_s = now_s
         self._copies_of = copies_of
-        self._tally, self._stored = Tally(), Stored()
-        self._progress, self._reported = progress, 0
+        self._tally = Tally()
+        self._stored = Stored()
+        self._progress = progress
+        self._reported = 0
         self._unfinished = self._windows = 0
         self._left_s = self._total_s = 0
         self._odd: Counter[OddValue] = Counter()
@@ -242,7 +248,8 @@ class _Loader:
         return True
 
     def _load(self, begin_s: int, end_s: int) -> None:
-        runs, copies = self._source.read(begin_s, end_s, self._tally), list[Probe]()
+        runs = self._source.read(begin_s, end_s, self._tally)
+        copies = list[Probe]()
         with self._store.writer() as writer:
             while batch := list(islice(runs, BATCH)):
                 finished = [run for run in map(to_store, batch) if run is not None]

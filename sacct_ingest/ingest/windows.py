@@ -52,7 +52,8 @@ class Pace:
         pause: Callable[[float], object] = sleep,
     ) -> None:
         self._settings = settings or PaceSettings()
-        self._clock, self._pause = clock, pause
+        self._clock = clock
+        self._pause = pause
         self._asked_at_s = clock()
         self.width_s = max(1, round(self._settings.window_s))
 
@@ -70,7 +71,8 @@ class Pace:
     def narrow(self) -> bool:
         """Halve the windows; False where they are as small as they get."""
         narrowest = min(NARROWEST_S, self.width_s)
-        before, self.width_s = self.width_s, max(narrowest, self.width_s // 2)
+        before = self.width_s
+        self.width_s = max(narrowest, self.width_s // 2)
         return self.width_s < before
 
     def rest(self, waited_s: float) -> None:
@@ -135,8 +137,10 @@ def new_spans(
     A watermark in the future means that the clock went back.  What the clock skipped before is
     not surely read, so the mark goes back as far as is read again.
     """
-    again_mark, name = f"{source} again", f"{source} once more"
-    mark, again = store.watermarks.get(source), store.watermarks.get(again_mark)
+    again_mark = f"{source} again"
+    name = f"{source} once more"
+    mark = store.watermarks.get(source)
+    again = store.watermarks.get(again_mark)
     again_s = until_s - min(settings.again_s, settings.first_s)
     if mark is not None and mark > now_s:
         store.watermarks.set(source, mark := again_s)
@@ -162,7 +166,8 @@ def asked_span(
     The watermark moves with it where that leaves no gap.
     """
     name = f"{source} since {since_s}" + (f" until {until_s}" if until_s is not None else "")
-    reached_s, mark = store.watermarks.get(name), store.watermarks.get(source)
+    reached_s = store.watermarks.get(name)
+    mark = store.watermarks.get(source)
     begin_s = since_s if reached_s is None else max(since_s, reached_s - overlap_s)
     joins = until_s is None if mark is None else since_s <= mark
     end_s = now_s if until_s is None else min(until_s, now_s)

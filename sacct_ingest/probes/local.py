@@ -218,13 +218,15 @@ class LocalProbes:
     """CPU and disk of this host; remembers the calibration by the last spinning process."""
 
     def __init__(self, name: str, settings: ProbeSettings) -> None:
-        self._name, self._settings = name, settings
+        self._name = name
+        self._settings = settings
         self._hybrid = Hybrid()
         self._turn = 0
 
     def measure(self) -> list[Probe]:
         """Measure each once; a failure is a measurement without a value."""
-        folder, size = self._settings.disk_folder, self._settings.disk_bytes
+        folder = self._settings.disk_folder
+        size = self._settings.disk_bytes
         probes = self._measured([Resource.CPU], self._cpu)
         if folder is not None:
             reads = self._settings.disk_reads
@@ -235,7 +237,9 @@ class LocalProbes:
     def _measured(
         self, resources: Sequence[Resource], measure: Callable[[], Sequence[float]], **of: Any
     ) -> list[Probe]:
-        began_s, began, error = time.time(), time.monotonic(), ""
+        began_s = time.time()
+        began = time.monotonic()
+        error = ""
         values: Sequence[float | None] = [None] * len(resources)
         try:
             values = measure()

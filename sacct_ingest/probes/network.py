@@ -54,7 +54,8 @@ class Stopwatch:
                 link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * size_bytes)
                 flags = TX_ACK | _SOFTWARE | _OPT_ID | _OPT_TSONLY
                 link.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, flags)
-        self._began_ns, self._began = time.time_ns(), time.monotonic()
+        self._began_ns = time.time_ns()
+        self._began = time.monotonic()
 
     def stop(self) -> Acknowledged | None:
         """Read the kernel's time stamps, once the other side has answered the message.
@@ -111,7 +112,8 @@ def measure_pair(
 
     Raises Superseded: the host has a newer token than that of ``generation``.
     """
-    began_s, began = time.time(), time.monotonic()
+    began_s = time.time()
+    began = time.monotonic()
     request = {
         "op": "pair",
         "bytes": settings.message_bytes,
@@ -172,7 +174,8 @@ def send_message(channel: Channel, size_bytes: int, round_trip_s: float) -> Ackn
     ``round_trip_s`` is the least that our own clock saw.
     """
     message = memoryview(bytes(size_bytes))
-    watch, began = Stopwatch(channel.link, size_bytes), time.perf_counter()
+    watch = Stopwatch(channel.link, size_bytes)
+    began = time.perf_counter()
     channel.send(message)
     channel.receive(len(DONE))
     took_s = time.perf_counter() - began
@@ -214,7 +217,8 @@ def measure_transfer(
 
 def _loads(source: str, target: Member, settings: ProbeSettings, *, key: bytes) -> list[Probe]:
     """Shares of a CPU that a new process would get here and there, as far as they are known."""
-    at_s, shares = time.time(), {}
+    at_s = time.time()
+    shares = {}
     with suppress(ProbeError):
         shares[source] = share_by_load()
     with suppress(ProbeError):  # sensors of an earlier release do not say
@@ -239,19 +243,24 @@ def send_file(source: str, target: Member, file: Path, *, key: bytes) -> Probe:
 
 
 def _send(source: str, target: Member, content: FileIO, size: int, key: bytes) -> Probe:
-    began_s, began, value, why = time.time(), time.perf_counter(), None, ""
+    began_s = time.time()
+    began = time.perf_counter()
+    value = None
+    why = ""
     request = {"op": "transfer", "bytes": size}
     took_s = 0.0
     try:
         talk = Conversation(target, request, key=key, timeout_s=LONGEST_S)
         with talk, translated(target.name):
-            began_s, began = time.time(), time.perf_counter()
+            began_s = time.time()
+            began = time.perf_counter()
             _stream(talk.channel, content, size)
             talk.channel.receive(len(DONE))
             took_s = time.perf_counter() - began
             value = size / took_s
     except ProbeError as error:
-        took_s, why = time.perf_counter() - began, str(error)
+        took_s = time.perf_counter() - began
+        why = str(error)
     return Probe(
         resource=Resource.TRANSFER,
         source=source,

@@ -65,9 +65,11 @@ def reported(comment: str) -> list[Probe] | None:
     moved = transfer(unquote(report["source"]), unquote(report["target"]), size, began_s, ended_s)
     if not moved or not report["end"]:
         return moved
-    cpus, load = int(report["cpus"]), float(report["load"])
+    cpus = int(report["cpus"])
+    load = float(report["load"])
     activity = Activity(cpus=cpus, load=load, running=0.0, user=0.0, system=0.0, idle=0.0)
-    end, share = unquote(report["end"]), from_load(activity)
+    end = unquote(report["end"])
+    share = from_load(activity)
     return [*moved, Probe(resource=Resource.CPU, source=end, at_s=began_s, value=share)]
 
 
@@ -96,6 +98,7 @@ def of_run(run: JobRun) -> list[Probe]:
     if run.state is not JobState.COMPLETED or run.start_s is None or run.end_s is None:
         return []
     probes = reported(run.comment) or []
-    first_s, last_s = run.start_s - _ROUNDED_S, run.end_s + _ROUNDED_S
+    first_s = run.start_s - _ROUNDED_S
+    last_s = run.end_s + _ROUNDED_S
     within = all(first_s <= one.at_s and one.at_s + one.took_s <= last_s for one in probes)
     return probes if within else []

@@ -57,7 +57,9 @@ class Ring:
     def __init__(
         self, clique: Clique, settings: ProbeSettings, measure: Callable[[Generation, float], None]
     ) -> None:
-        self._clique, self._settings, self._measure = clique, settings, measure
+        self._clique = clique
+        self._settings = settings
+        self._measure = measure
         self._changed = threading.Condition()
         self._newest: Generation = _NONE
         self._offered: Generation | None = None
@@ -137,7 +139,8 @@ class Ring:
         with self._changed:
             if self._offered is None:
                 self._changed.wait(self._settings.timeout_s)
-            self._held, self._offered = self._offered, None
+            self._held = self._offered
+            self._offered = None
             return self._held
 
     def _await_due(self, generation: Generation, stopped: threading.Event) -> bool:
@@ -164,7 +167,8 @@ class Ring:
                 generation = self._next_generation()
             else:
                 with self._changed:
-                    self._watched, self._unanswered = place, 0
+                    self._watched = place
+                    self._unanswered = 0
                     self._note_token()
                 return
         # No other host is there: a ring of one.
@@ -227,7 +231,8 @@ class Ring:
 
     def _note_token(self) -> None:
         """Note that a token came: it must be back within a period and the turns of all hosts."""
-        settings, count = self._settings, len(self._clique.members)
+        settings = self._settings
+        count = len(self._clique.members)
         self._last_message_s = time.monotonic()
         turn_s = settings.hold_s + settings.timeout_s * (count + self._clique.me)
         self._patience_s = settings.period_s + count * turn_s

@@ -50,13 +50,17 @@ class Sensor:
         bind: tuple[str, int],
         key: bytes = b"",
     ) -> None:
-        self._members, self._me = list(members), find(members, name)
-        self._settings, self._key = settings, key
+        self._members = list(members)
+        self._me = find(members, name)
+        self._settings = settings
+        self._key = key
         self._local = LocalProbes(name, settings)
         self._measurements: deque[tuple[int, Probe]] = deque(maxlen=MOST_MEASUREMENTS)
-        self._number, self._boot = 0, secrets.token_hex(4)
+        self._number = 0
+        self._boot = secrets.token_hex(4)
         self._lock = threading.Lock()
-        self._stopped, self._woken = threading.Event(), threading.Event()
+        self._stopped = threading.Event()
+        self._woken = threading.Event()
         self._first = 0
         self.locals = 0
         ask = partial(wire.ask, key=key, timeout_s=settings.timeout_s)
@@ -260,7 +264,8 @@ def _admit_transfer(request: Message) -> Message:
 
 
 def _pair(request: dict[str, Any]) -> tuple[int, int]:
-    size, echoes = int(request["bytes"]), int(request["echoes"])
+    size = int(request["bytes"])
+    echoes = int(request["echoes"])
     if not (0 < size <= network.LARGEST_MESSAGE and 0 < echoes <= network.MOST_ECHOES):
         raise ValueError(
             f"at most {network.LARGEST_MESSAGE} bytes and {network.MOST_ECHOES} echoes"

@@ -49,7 +49,8 @@ class Channel:
 
     def receive(self, length: int) -> bytes:
         """Receive so many bytes exactly."""
-        parts, missing = [], length
+        parts = []
+        missing = length
         while missing:
             part = bytes(self._read[:missing]) or self._more(min(missing, 1 << 18))
             del self._read[: len(part)]
@@ -149,7 +150,9 @@ class Seal:
     """
 
     def __init__(self, key: bytes, *, ours: str, theirs: str = "") -> None:
-        self._key, self._ours, self._theirs = key, ours, theirs
+        self._key = key
+        self._ours = ours
+        self._theirs = theirs
 
     @classmethod
     def new(cls, key: bytes, *, theirs: str = "") -> "Seal":

@@ -92,7 +92,8 @@ def attributes(  # noqa: PLR0913 - each by its name
 
 def said_by(words: Sequence[str], *, name: str, comment: str, export: str) -> Said:
     """Read the texts of a job; parameters as of `attributes`."""
-    tag, engine = parse_tag(comment), engine_job(name, comment, words)
+    tag = parse_tag(comment)
+    engine = engine_job(name, comment, words)
     size = size_text(tag.size) if tag else ""
     arguments: dict[str, str] = {}
     if words and engine is None:
@@ -120,7 +121,8 @@ def size_text(text: str) -> str:
 
 def _arguments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Name each argument: by what is before its equals sign, by its option, or by its place."""
-    place, option = 0, ""
+    place = 0
+    option = ""
     for word in words:
         name, equals, value = word.partition("=")
         if equals and name:
@@ -175,7 +177,8 @@ def describe(values: Mapping[str, str]) -> str:
 
 
 def _word(name: str, value: str) -> str:
-    name, value = name[:LONGEST], value[:LONGEST]
+    name = name[:LONGEST]
+    value = value[:LONGEST]
     if not value:
         return f"no {name}"
     if name == TIME_LIMIT:

@@ -68,7 +68,9 @@ def evidence_of(start: Start) -> Evidence:
     """
     ran = start.elapsed_s > 0 and start.nodes > 0
     run_time = start.state.run_time if ran else Says.NOTHING
-    memory, mem_bytes, lacked = start.state.memory, node_need(start), ran_short(start)
+    memory = start.state.memory
+    mem_bytes = node_need(start)
+    lacked = ran_short(start)
     if lacked:
         memory = Says.AT_LEAST
         mem_bytes = max(mem_bytes, node_memory(start))

@@ -50,7 +50,8 @@ def sizes_of(seen: Iterable[tuple[str, int, int]]) -> InputSizes:
     >>> sizes_of([("bam", 1, 1200), ("", 2, 7)])
     InputSizes(files=3, kinds={'bam': 1200, '': 7})
     """
-    files, kinds = 0, Counter[str]()
+    files = 0
+    kinds = Counter[str]()
     for kind, number, size in seen:
         files += number
         kinds[kind] += size

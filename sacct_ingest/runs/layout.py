@@ -175,7 +175,8 @@ def _alike(one: str, other: str) -> bool:
     >>> _alike(f"1 node + {SOME_SHAPE}", "1 node, 1 CPU + 2 nodes, 2 CPUs")
     True
     """
-    ours, theirs = one.split(_BESIDE), other.split(_BESIDE)
+    ours = one.split(_BESIDE)
+    theirs = other.split(_BESIDE)
     if SOME_SHAPE in (one, other) or not (one and other):
         return False
     if SOME_SHAPE in (ours[-1], theirs[-1]):
@@ -314,7 +315,8 @@ def _of_node(run: Sized, *, by_cpus: bool) -> Layout:
         return Layout(shape=run.shape)
     nodes = max(run.nodes, 1)
     cpus = -(-run.cpus // nodes) if by_cpus else 0
-    tasks, gpus = -(-(run.tasks or 0) // nodes), -(-(run.gpus or 0) // nodes)
+    tasks = -(-(run.tasks or 0) // nodes)
+    gpus = -(-(run.gpus or 0) // nodes)
     return Layout(tasks, cpus, gpus=gpus, gpu_type=run.gpu_type)
 
 

@@ -385,7 +385,8 @@ def _words(directive: str) -> Iterator[str]:
         elif quote:
             word = _append(word, part)
         elif part in "\"'":
-            quote, word = part, _append(word, "")
+            quote = part
+            word = _append(word, "")
         elif part == "#":
             break
         elif not part.isspace():

@@ -76,12 +76,14 @@ def identity_of_parsed(
 
 
 def _identity(user: str, name: str, comment: str, script: str, words: Sequence[str]) -> Identity:
-    user, name = user.strip(), name.strip()[:_NAME_LENGTH].rstrip()
+    user = user.strip()
+    name = name.strip()[:_NAME_LENGTH].rstrip()
     # A user's scripts from standard input have nothing in common but that.
     specific = words or not is_nameless(name)
     if not user:
         return Identity(user, name)
-    tag, engine = parse_tag(comment), engine_job(name, comment, words)
+    tag = parse_tag(comment)
+    engine = engine_job(name, comment, words)
     application = (tag.key if tag else "") or (engine.application if engine else "")
     if application and name.startswith(LEARNING):
         return Identity(user, name, tag=f"{user}/{application}"[:_NAME_LENGTH])

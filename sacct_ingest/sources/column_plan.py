@@ -57,7 +57,9 @@ class _Memo(dict[str, Any]):
 
     def __init__(self, convert: Converter, *, required: bool, unknown: Any) -> None:
         super().__init__()
-        self._convert, self._required, self._unknown = convert, required, unknown
+        self._convert = convert
+        self._required = required
+        self._unknown = unknown
         self._numbers = _NUMBERS.get(convert)
         self.odd: dict[str, Fault] = {}
 

@@ -94,10 +94,13 @@ _NO_ID: Final = ("0", "")
 
 
 def _db_id(job: Any) -> str:
-    number, array, het = plain(job.job_id), plain(job.array.job_id), plain(job.het.job_id)
+    number = plain(job.job_id)
+    array = plain(job.array.job_id)
+    het = plain(job.het.job_id)
     if array in _NO_ID and het in _NO_ID:
         return number
-    task, tasks = plain(job.array.task_id), plain(job.array.task)
+    task = plain(job.array.task_id)
+    tasks = plain(job.array.task)
     return job_id(number, array, task, het, plain(job.het.job_offset), tasks=tasks)
 
 
@@ -187,12 +190,14 @@ def _live_start(job: Any) -> str:
 
 def _live_elapsed(job: Any) -> str:
     """Run time; slurmctld gives only a job's start and end."""
-    start, end = _live_start(job), _live_end(job)
+    start = _live_start(job)
+    end = _live_end(job)
     return str(max(int(end) - int(start), 0)) if start and end else ""
 
 
 def _live_memory(job: Any) -> str:
-    per_cpu, per_node = plain(job.memory_per_cpu), plain(job.memory_per_node)
+    per_cpu = plain(job.memory_per_cpu)
+    per_node = plain(job.memory_per_node)
     return f"{per_cpu}Mc" if per_cpu else f"{per_node}Mn" if per_node else ""
 
 

@@ -99,7 +99,8 @@ def tres_text(listed: Any) -> str:
     pairs = []
     for one in listed:
         if type(one) is dict and (count := plain(one.get("count"))):
-            kind, name = one.get("type"), one.get("name")
+            kind = one.get("type")
+            name = one.get("name")
             words = f"{plain(kind)}/{plain(name)}" if kind and name else plain(kind or name)
             pairs.append(f"{words}={count}")
     return ",".join(pairs)
@@ -107,7 +108,8 @@ def tres_text(listed: Any) -> str:
 
 def cpu_microseconds(time: Any) -> int | None:
     """Microseconds of a CPU time; None where it is not known."""
-    whole, rest = time.seconds, time.microseconds
+    whole = time.seconds
+    rest = time.microseconds
     if type(whole) is int and type(rest) is int and 0 <= whole < SPECIAL and 0 <= rest < SPECIAL:
         return whole * 10**6 + rest
     seconds = plain(whole)

@@ -85,7 +85,8 @@ def lines_of(binary: io.BufferedReader, tally: Tally) -> Iterator[str]:
 
     tally: takes the lines that are set aside.
     """
-    begun, number = b"", 1
+    begun = b""
+    number = 1
     data = binary.read1(_CHUNK)
     while data:
         whole = data.rfind(b"\n") + 1
@@ -109,7 +110,8 @@ def _behind_line(begun: bytes, binary: io.BufferedReader, tally: Tally, number: 
     """Set a line aside that has begun so, and give what was read behind it, from its end on."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(begun)
-    shown, size = text[:_SHOWN], len(text)
+    shown = text[:_SHOWN]
+    size = len(text)
     tally.rows += 1
     while data := binary.read1(_CHUNK):
         end = data.find(b"\n") + 1

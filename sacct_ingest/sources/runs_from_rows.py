@@ -77,14 +77,16 @@ def _grouped(rows: Iterable[Row], header: _Record, reader: "_Reader") -> Iterato
     """Give each job's record with those of its steps, which follow it."""
     id_at = [canonical_name(name) for name in header].index("JobID")
     job: Row | None = None
-    prefix, steps = "", list[Row]()
+    prefix = ""
+    steps = list[Row]()
     for row in rows:
         name = row[1][id_at]
         if "." not in name:
             if job is not None:
                 yield job, steps
             # The header again: files that were joined, or sacct's own in each.
-            job, steps = (row if row[1] != header else None), []
+            job = row if row[1] != header else None
+            steps = []
             prefix = f"{name}."
             if job is None:
                 continue
@@ -111,7 +113,8 @@ class _Reader:
         self, header: Sequence[str], tally: Tally, *, cluster: str, delimiter: str, dated: bool
     ) -> None:
         self._job, self._step = plans(header, dated=dated)
-        self._cluster, self._delimiter = cluster, delimiter
+        self._cluster = cluster
+        self._delimiter = delimiter
         self.tally = tally
 
     def runs(self, jobs: list[_Job]) -> Iterator[JobRun]:

@@ -83,8 +83,11 @@ class _Output(io.RawIOBase):
     ) -> None:
         if process.stdout is None:
             raise SacctError("there is no output to read")
-        self._pipe, self._tally, self._timeout_s = process.stdout, tally, timeout_s
-        self._last, self._ends = ends[-1:], ends
+        self._pipe = process.stdout
+        self._tally = tally
+        self._timeout_s = timeout_s
+        self._last = ends[-1:]
+        self._ends = ends
 
     def readable(self) -> bool:
         return True

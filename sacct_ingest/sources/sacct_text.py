@@ -70,7 +70,8 @@ def _rejoin(columns: Sequence[str], delimiter: str, pieces: Sequence[str]) -> li
     if not 0 < spare <= MOST_REJOINED:
         return None
     ends = _ends(columns, delimiter, pieces)
-    values, at = list[str](), 0
+    values = list[str]()
+    at = 0
     for column in range(len(columns)):
         choice = ends.get((column, at), [])
         if len(choice) != 1:
@@ -142,7 +143,9 @@ def read_text(
     """
     source = _unix(iter(lines))
     if fields:
-        above, header_line, header = 0, "", list(fields)
+        above = 0
+        header_line = ""
+        header = list(fields)
         source, header = _with_last_delimiter(source, header, delimiter)
     else:
         above, header_line = _first_line(source)
@@ -215,7 +218,8 @@ def split_records(  # noqa: PLR0913 - each by its name
     """
     lines = iter(lines)
     joiner = _Joiner(width, delimiter, tally, rejoin, quoted=quoted)
-    number, cut = above + 1, ""
+    number = above + 1
+    cut = ""
     while block := list(islice(lines, _BLOCK)):
         if not block[-1].endswith("\n"):
             cut = block.pop()
@@ -241,8 +245,11 @@ class _Joiner:
     def __init__(
         self, width: int, delimiter: str, tally: Tally, rejoin: Rejoin, *, quoted: bool
     ) -> None:
-        self._width, self._delimiter, self._quoted = width, delimiter, quoted
-        self._tally, self._rejoin = tally, rejoin
+        self._width = width
+        self._delimiter = delimiter
+        self._quoted = quoted
+        self._tally = tally
+        self._rejoin = rejoin
         self.begun: list[str] = []
         # Fields, characters, first line of what has begun.
         self._count = self._size = self._first = 0
@@ -322,7 +329,9 @@ class _Joiner:
         if self.begun:
             self._count, self._size = self._count + fields - 1, self._size + len(line)
         else:
-            self._count, self._size, self._first = fields, len(line), number
+            self._count = fields
+            self._size = len(line)
+            self._first = number
         self.begun.append(line)
 
     def _csv(self, text: str) -> list[str] | None:

@@ -111,10 +111,13 @@ class _Scanner:
     """Finds the jobs in a stream of JSON."""
 
     def __init__(self, text: TextIO, tally: Tally) -> None:
-        self._text, self._tally = text, tally
+        self._text = text
+        self._tally = tally
         self._decode = json.JSONDecoder(strict=False).raw_decode
         self._between: re.Match[str] | None = None
-        self._buffer, self._at, self._ended = "", 0, False
+        self._buffer = ""
+        self._at = 0
+        self._ended = False
         self._number = 0
 
     def jobs(self) -> Iterator[_Numbered]:

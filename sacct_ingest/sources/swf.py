@@ -144,7 +144,8 @@ def _record(values: list[str], notes: _Notes) -> list[str]:
     # Whose wait is not known, its start is not.
     start_s = None if run is None or wait is None else submit_s + int(wait)
     # Some logs have only one of both counts.
-    cpus, requested_cpus = procs or requested_procs or 0, requested_procs or procs
+    cpus = procs or requested_procs or 0
+    requested_cpus = requested_procs or procs
     return [
         _text(job),
         notes.machine,
@@ -221,6 +222,7 @@ def _nodes(cpus: _Value, notes: _Notes) -> _Value:
     """Whole nodes of processors; one processor a node where the log does not say."""
     if isinstance(cpus, str):
         return cpus
-    nodes, processors = notes.number("MaxNodes"), notes.number("MaxProcs")
+    nodes = notes.number("MaxNodes")
+    processors = notes.number("MaxProcs")
     each = max(processors // nodes, 1) if nodes else 1
     return None if cpus is None else float(-(-cpus // each))

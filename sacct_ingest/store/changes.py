@@ -138,7 +138,8 @@ class Changes(StoreTable):
 
 def of_identity(table: sa.Table) -> sa.ColumnElement[bool]:
     """Condition for the rows of an identity and of its parts, for `places`."""
-    level, key = table.c.level, table.c.key
+    level = table.c.level
+    key = table.c.key
     parts = sa.and_(key > sa.bindparam("part_"), key < sa.bindparam("end_"))
     return sa.and_(level == sa.bindparam("level_"), sa.or_(key == sa.bindparam("key_"), parts))
 

@@ -109,10 +109,12 @@ def _without_run(connection: sa.Connection) -> list[sa.ColumnElement[bool]]:
 
 def _link(connection: sa.Connection, pairs: Iterator[_Pair]) -> int:
     """Link decisions to runs, some at a time; gives how many."""
-    count, mark = 0, "?" if connection.dialect.paramstyle == "qmark" else "%s"
+    count = 0
+    mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
     while batch := dict(islice(pairs, LISTED)):
         count += len(batch)
-        ids, run_ids = list(batch), list(batch.values())
+        ids = list(batch)
+        run_ids = list(batch.values())
         mark_decided(connection, ids)
         mark_runs(connection, run_ids)
         # First, for the run that goes from one decision to another.
@@ -120,7 +122,8 @@ def _link(connection: sa.Connection, pairs: Iterator[_Pair]) -> int:
         connection.execute(sa.update(decisions).where(before).values(run_id=None))
         for some in parts(list(batch.items()), _NOTES):
             # One statement, past SQLAlchemy, which takes longer for a value than the databases.
-            whens, marks = f"WHEN {mark} THEN {mark} " * len(some), ", ".join([mark] * len(some))
+            whens = f"WHEN {mark} THEN {mark} " * len(some)
+            marks = ", ".join([mark] * len(some))
             sql = f"UPDATE decisions SET run_id = CASE decision_id {whens}END"  # noqa: S608
             given = *chain.from_iterable(some), *(one for one, _ in some)
             connection.exec_driver_sql(f"{sql} WHERE decision_id IN ({marks})", given)

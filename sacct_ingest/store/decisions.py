@@ -104,7 +104,8 @@ class Decisions(StoreTable):
         most: how many.
         before: ``at_s`` and ``decision_id`` of one of them: those that come after it.
         """
-        at_s, decision_id = decisions.c.at_s, decisions.c.decision_id
+        at_s = decisions.c.at_s
+        decision_id = decisions.c.decision_id
         selected = (*conditions(chosen, decisions, _FIELDS, "at_s"), *_of_runs(chosen))
         query = _OUTCOMES.where(*selected).order_by(at_s.desc(), decision_id.desc()).limit(most)
         if before is not None:
@@ -279,13 +280,16 @@ def _pairs(
     rows: Iterable[sa.Row[Any]], names: Sequence[str] = _NAMES, of_run: Sequence[Any] = ROW_COLUMNS
 ) -> Iterator[Pair]:
     """Make records of rows, which have these columns of a decision and those of its run."""
-    decided, count = record_maker(DecisionRow, tuple(names)), len(names)
+    decided = record_maker(DecisionRow, tuple(names))
+    count = len(names)
     ran = record_maker(RunRow, tuple(column.name for column in of_run))
     for row in rows:
         values = tuple(row)
-        decision, run = decided(values[:count]), None
+        decision = decided(values[:count])
+        run = None
         if values[count] is not None:
-            run, unit = ran(values[count:]), Unit(decision.unit)
+            run = ran(values[count:])
+            unit = Unit(decision.unit)
             if unit is not Unit.NODES:
                 run = replace(run, nodes=unit.size_of(run.without_added_cpus()))
         yield decision, run

@@ -196,7 +196,8 @@ def _sqlite(url: URL, *, create: bool) -> sa.Engine:
         path = Path(str(url.database))
         _prepare(path, create=create)
         if path.exists() and not os.access(path, os.W_OK):
-            url, set_up = _read_only(path), _set_up
+            url = _read_only(path)
+            set_up = _set_up
     engine = sa.create_engine(url, **options)
     sa.event.listen(engine, "connect", set_up)
     sa.event.listen(engine, "begin", _begin_sqlite)

@@ -212,7 +212,8 @@ class Records(StoreTable):
 
     def fill(self, row: RecordRow, *, instead_of: Collection[str] = ()) -> None:
         """Write the payload of a row that is still there, and delete others of its level."""
-        level, key = records.c.level == row.level, records.c.key
+        level = records.c.level == row.level
+        key = records.c.key
         with writing(self._engine) as connection:
             filled = sa.update(records).where(level, key == row.key).values(payload=row.payload)
             if connection.execute(filled).rowcount:

@@ -94,7 +94,8 @@ class ChosenRuns:
     """
 
     def __init__(self, pack: PackedRuns, positions: Sequence[int], ids: Sequence[int]) -> None:
-        self._pack, self._ids = pack, ids
+        self._pack = pack
+        self._ids = ids
         self._chosen: list[bool] = []  #: empty: all of them
         if len(positions) < len(pack):
             wanted = set(positions)

@@ -92,10 +92,12 @@ def _read(connection: sa.Connection, rows: list[sa.Row[Any]]) -> None:
     failed_steps = _failed_steps(connection, rows[0].id, rows[-1].id)
     for row in rows:
         identity, text = resolved(*(getattr(row, name) for name in _TEXTS))
-        tag, line = identity.tag, identity.line
+        tag = identity.tag
+        line = identity.line
         # Keys of a decision stay: it saw the script.
         if row.script:
-            tag, line = row.tag, row.line
+            tag = row.tag
+            line = row.line
         failed = failed_steps.get(row.id, row.failed_steps)
         if (tag, line) != (row.tag, row.line) or (failed and not row.failed_steps):
             differing.append(row.id)

@@ -61,7 +61,9 @@ def prune(engine: sa.Engine, retention: RetentionTimes, *, dry_run: bool = False
 def _delete(
     engine: sa.Engine, key: sa.Column[Any], chosen: sa.Select[Any], *, dry_run: bool
 ) -> int:
-    keys, table, rows = _keys(engine, chosen), key.table, 0
+    keys = _keys(engine, chosen)
+    table = key.table
+    rows = 0
     for part in parts(keys, BATCH):
         among = key.in_(list(part))
         with (reading if dry_run else writing)(engine) as connection:

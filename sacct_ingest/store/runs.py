@@ -85,7 +85,8 @@ class Runs(StoreTable):
 
         Each batch is one transaction: what was stored before an error stays.
         """
-        stored, source = Stored(), iter(given)
+        stored = Stored()
+        source = iter(given)
         while batch := list(islice(source, BATCH)):
             stored += add_packed(self._engine, list(pack_runs(batch)))
         return stored
@@ -116,7 +117,8 @@ class Runs(StoreTable):
 
         most: newest runs of a key to give; None: all.
         """
-        chosen, query = _has_key(level, keys), _WITH_DECISION
+        chosen = _has_key(level, keys)
+        query = _WITH_DECISION
         if most is not None:
             newest_first = [one.desc() for one in _CHRONOLOGICAL]
             rank = sa.func.row_number().over(partition_by=key_columns(level), order_by=newest_first)

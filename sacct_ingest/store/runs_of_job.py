@@ -153,7 +153,8 @@ def write(connection: sa.Connection, links: Links) -> None:
         return
     changed = [row.id for row, *_ in links.changes]
     mark_runs(connection, changed)
-    pointers, moved = [], []
+    pointers = []
+    moved = []
     for row, part_of, text, keys in links.changes:
         pointers.append({"id_": row.id, "part_of_": part_of, "pieces_": text})
         if keys != _keys(row):

@@ -84,7 +84,8 @@ def _as_asked(decision: DecisionRow | Row[Any], job: ShownJob) -> bool:
 
 
 def _has_asked_nodes(decision: DecisionRow | Row[Any], job: ShownJob) -> bool:
-    low, high = decision.min_nodes or 1, decision.max_nodes
+    low = decision.min_nodes or 1
+    high = decision.max_nodes
     if job.started:
         return low <= job.low_nodes and (high is None or job.low_nodes <= high)
     if high is None:

@@ -44,7 +44,8 @@ class Store:
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
-        self._file, self._number = file_of(path_of(engine)), _number_of(engine)
+        self._file = file_of(path_of(engine))
+        self._number = _number_of(engine)
         self.runs = Runs(engine)
         self.inputs = Inputs(engine)
         self.changes = Changes(engine)

@@ -65,7 +65,8 @@ class NodeSums(StoreTable):
         query = sa.select(*columns, runs.c.node_list, runs.c.digest, runs.c.submission)
         query = query.select_from(runs.outerjoin(contributions, _SAME))
         query = query.where(sa.or_(new, other), runs.c.nodes > 0, runs.c.elapsed_s > 0)
-        query, last = query.order_by(runs.c.id).limit(BATCH), 0
+        query = query.order_by(runs.c.id).limit(BATCH)
+        last = 0
         while rows := self._rows(query.where(runs.c.id > last)):
             yield list(run_rows(rows))
             last = rows[-1].run_id

@@ -89,7 +89,8 @@ class RunWriter:
             self._process.close()
 
     def _write(self) -> None:
-        batch, self._packed = self._packed, []
+        batch = self._packed
+        self._packed = []
         if self._process is not None:
             self._wait()
             self._process.ask(encode(batch))

@@ -48,7 +48,8 @@ def duration_range(low_s: float | None, high_s: float | None) -> str:
     """
     if low_s is None or high_s is None:
         return "-"
-    low, high = duration_text(low_s), duration_text(high_s)
+    low = duration_text(low_s)
+    high = duration_text(high_s)
     if low == high:
         return low
     number, unit = low.split(" ")

@@ -174,7 +174,8 @@ def _indexes(text: str) -> Iterator[range]:
 def _parts(text: str, highest: int | None) -> Iterator[list[_Piece]]:
     """Split a list at its commas, and each part into text and brackets, in one pass."""
     pieces: list[_Piece] = []
-    begin, inside = 0, False
+    begin = 0
+    inside = False
     for mark in _MARK.finditer(text):
         if inside and mark[0] == ",":
             continue
@@ -185,7 +186,8 @@ def _parts(text: str, highest: int | None) -> Iterator[list[_Piece]]:
         piece = text[begin : mark.start()]
         ranges = [_range(part, highest=highest) for part in piece.split(",")] if inside else []
         pieces.append(ranges if inside else piece)
-        begin, inside = mark.end(), mark[0] == "["
+        begin = mark.end()
+        inside = mark[0] == "["
         if mark[0] == ",":
             yield pieces
             pieces = []
@@ -200,7 +202,8 @@ def _combined(pieces: Sequence[_Piece], start: str = "") -> Iterator[str]:
         if start:
             yield start
         return
-    piece, rest = pieces[0], pieces[1:]
+    piece = pieces[0]
+    rest = pieces[1:]
     if isinstance(piece, str):
         yield from _combined(rest, start + piece)
         return
@@ -212,7 +215,8 @@ def _combined(pieces: Sequence[_Piece], start: str = "") -> Iterator[str]:
 def _range(text: str, *, step: int = 1, highest: int | None = None) -> tuple[range, int]:
     """Numbers of ``3``, ``08-10``, and how wide they are written."""
     low, dash, high = text.partition("-")
-    first, last = _number(low), _number(high if dash else low)
+    first = _number(low)
+    last = _number(high if dash else low)
     if highest is not None:
         last = min(last, highest)
     return range(first, last + 1, step), len(low)

@@ -55,7 +55,8 @@ def parse_time(text: str, *, now_s: float, zone: tzinfo | None = None) -> int:
     epoch = _EPOCH.fullmatch(text.strip())
     if epoch:
         return int(epoch[1])
-    moment, position = _TimeParts(datetime.fromtimestamp(int(now_s), zone)), 0
+    moment = _TimeParts(datetime.fromtimestamp(int(now_s), zone))
+    position = 0
     text = text.partition("\n")[0]
     while position < len(text):
         position = _advance(text, position, moment)
@@ -88,7 +89,8 @@ def _delta(text: str) -> int | None:
     text = text.strip()
     if not text:
         return 0
-    sign, rest = text[0], text[1:]
+    sign = text[0]
+    rest = text[1:]
     digits = _COUNT.match(rest)
     count = "".join(digits[0].split()) if digits else ""
     unit = rest[digits.end() :].lower() if digits else ""

@@ -125,7 +125,8 @@ def _failed(
     job_id: int, task: int | None, ended: Sequence[EndedJob], queue: Mapping[int | None, str]
 ) -> FailedJob:
     """Choose what did not complete. Raises NimoError: as of `failed_job`."""
-    first, which = ended[0], f"job {job_id}" if task is None else f"job {job_id}_{task}"
+    first = ended[0]
+    which = f"job {job_id}" if task is None else f"job {job_id}_{task}"
     if not _is_own(first):
         whose = printable(first.user or "another user")
         raise NimoError(

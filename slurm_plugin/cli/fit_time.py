@@ -25,7 +25,8 @@ class FitTimeLimit:
 
     def may_go_on(self, user: str) -> bool:
         """Whether more of a user's applications may be fitted; what is refused is counted."""
-        before_s, self._at_s = self._at_s, self._clock()
+        before_s = self._at_s
+        self._at_s = self._clock()
         self._accountant.whole.charge(Resource.FIT_TIME, self._at_s - before_s)
         accounts = self._accountant.whole, self._of(user)
         return all(account.spend(Resource.FIT_TIME, 0.0) for account in accounts)

@@ -144,10 +144,14 @@ def _dispatch(arguments: Sequence[str]) -> int:
         words.insert(0, LAB)
     if words[0] == "advise":
         return cast("int", import_module("slurm_plugin.cli.advise").main(words[1:]))
-    overview, names, place = top_parser(), COMMANDS, ""
+    overview = top_parser()
+    names = COMMANDS
+    place = ""
     if words[0] == LAB:
         words = words[1:] or ["--help"]
-        overview, names, place = lab_parser(), EXPERIMENTS, f"{LAB} "
+        overview = lab_parser()
+        names = EXPERIMENTS
+        place = f"{LAB} "
     if words[0] not in names:
         _end(overview, words, names)
     name = f"{place}{words[0]}"

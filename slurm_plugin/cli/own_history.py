@@ -194,7 +194,8 @@ def _read_in_turn(
                 # With PrivateData it hides the jobs of a user without an association.
                 lacks = "" if store.runs.count() else "sacct shows no job of yours"
             except SacctError as error:
-                done, lacks = None, str(error)
+                done = None
+                lacks = str(error)
             if lacks:
                 _say(program, f"{lacks}; {_from_queue(store, config)}")
             store.watermarks.set(ASKED, int(time.time()))
@@ -236,7 +237,8 @@ def _read(store: Store, config: Config) -> IngestSummary:
     from sacct_ingest.ingest.windows import Pace, PaceSettings, SpanSettings  # noqa: PLC0415
     from sacct_ingest.sources.sacct import LiveSacct  # noqa: PLC0415
 
-    chosen, now_s = config.local, int(time.time())
+    chosen = config.local
+    now_s = int(time.time())
     source = LiveSacct(
         cluster=config.cluster,
         timeout_s=chosen.timeout_s,

@@ -100,7 +100,8 @@ def request(words: Sequence[str], *, user: str, look: bool = True) -> JobFields:
     if wrapped is not None and command.script:
         raise ScriptError("Script arguments not permitted with --wrap option, says sbatch")
     script = _read(command.script) if wrapped is None else _WRAPPED.format(wrapped)
-    mine, now_s = user_name(), time.time()
+    mine = user_name()
+    now_s = time.time()
     own = user in ("", mine)
     submitter = Submitter(
         user or mine,
@@ -208,9 +209,11 @@ def refusal_of(data: bytes, path: str) -> str:
     """
     name = path if path not in ("", "-") else "standard input"
     if not data:
-        words, mend = "Batch script is empty!", "write commands into it"
+        words = "Batch script is empty!"
+        mend = "write commands into it"
     elif not data.partition(b"\0")[0].strip(_BLANKS):
-        words, mend = "Batch script contains only whitespace!", "write commands into it"
+        words = "Batch script contains only whitespace!"
+        mend = "write commands into it"
     elif not data.startswith(b"#!"):
         words = "This does not look like a batch script."
         mend = "have its first line say what runs it: #!/bin/bash"

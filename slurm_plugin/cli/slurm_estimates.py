@@ -187,7 +187,8 @@ def submission_of(words: Sequence[str], script_text: str) -> EstimateRequest:
     if "wrap" in command.options or command.script not in _STDIN:
         text = ""
     else:
-        text, script = script_text, ()
+        text = script_text
+        script = ()
     passed = tuple(word for word in options if word not in ("--test-only", "--"))
     return EstimateRequest(options=passed, script=script, text=text)
 

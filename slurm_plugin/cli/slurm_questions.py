@@ -59,7 +59,9 @@ class Questions:
     def __init__(
         self, pool: ThreadPoolExecutor, patience: Patience, troubles: dict[str, str]
     ) -> None:
-        self._pool, self._patience, self._troubles = pool, patience, troubles
+        self._pool = pool
+        self._patience = patience
+        self._troubles = troubles
         self._asked: dict[tuple[str, ...], Future[str]] = {}
 
     def begin(self, argv: Sequence[str]) -> None:

@@ -83,7 +83,8 @@ def shown_jobs(job_ids: Sequence[int], patience: Patience) -> list[PendingJob]:
 
     Raises SlurmError: it does not answer, or shows none of them.
     """
-    texts, troubles = [], []
+    texts = []
+    troubles = []
     with asking() as pool:
         slurm = Questions(pool, patience, {})
         asked = [("scontrol", "show", "job", str(number)) for number in job_ids]
@@ -206,7 +207,9 @@ def _answers(
 def _answer(job: PendingJob, facts: QueueFacts, seen: Look, row: WaitRow | None) -> PendingAnswer:
     answer = answer_of(job, explain_reason(job, facts))
     if row is not None:
-        answer.start_s, answer.low_s, answer.high_s = row.start_s, row.low_s, row.high_s
+        answer.start_s = row.start_s
+        answer.low_s = row.low_s
+        answer.high_s = row.high_s
     answer.troubles = [f"{name} ({why})" for name, why in seen.troubles.items()]
     return answer
 

@@ -138,7 +138,8 @@ def _read(given: Sequence[RunSource], chosen: DecisionSelection) -> Iterator[Sto
 
 def _fitted(store: Store, config: Config, chosen: DecisionSelection) -> TableOf:
     """Fit what ran on several counts, by its newest runs; give what finds the table of a run."""
-    settings, payloads = table_settings(config), []
+    settings = table_settings(config)
+    payloads = []
     now_s = time.time()
     with progress("fitting") as report:
         for level, key in widest(store.runs.selected(chosen), most=_FITTED):

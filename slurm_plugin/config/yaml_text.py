@@ -33,7 +33,8 @@ def load_yaml(text: str, *, name: str) -> Any:
     try:
         return yaml.load(text, Loader)  # noqa: S506 - a SafeLoader with fewer types
     except yaml.YAMLError as error:
-        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None)
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise ConfigError(f"{name}: {place}{problem or 'not YAML'}") from error
 
@@ -130,19 +131,23 @@ _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
 def _resolve(place: str, value: Any, kind: Any) -> tuple[str, Any, list[Any]]:
     """Give a place with the keys of mappings, the value there, and the types that it may have."""
-    path, kinds = "", [*_alternatives(kind)]
+    path = ""
+    kinds = [*_alternatives(kind)]
     for name, index in _STEP.findall(place):
         if name:
             fields = msgspec.structs.fields(_only(kinds, msgspec.Struct))
             kind = {field.encode_name: field.type for field in fields}[name]
-            path, value = f"{path}.{name}", value[name]
+            path = f"{path}.{name}"
+            value = value[name]
         elif index == "...":
             kind = get_args(_only(kinds, dict))[1]
             key = next(key for key, part in value.items() if not _fits(part, kind))
-            path, value = f"{path}.{key}", value[key]
+            path = f"{path}.{key}"
+            value = value[key]
         else:
             kind = get_args(_only(kinds, tuple))[0]
-            path, value = f"{path}[{index}]", value[int(index)]
+            path = f"{path}[{index}]"
+            value = value[int(index)]
         kinds = [*_alternatives(kind)]
     return path, value, kinds
 

@@ -76,7 +76,9 @@ def settled(case: Situation, first: Weighed, supply: Supply) -> tuple[Option | N
         times are those of another job: then that one is recommended where it is near enough to
         what the job asks for, else none is.
     """
-    table, own, best = case.table, first.decided.request, first.best
+    table = case.table
+    own = first.decided.request
+    best = first.best
     if table is None or best is None or own is None or best.nodes == own.nodes:
         return best, first
     pasted = weighed(_asking_for(case, best.nodes), table, supply)
@@ -171,7 +173,8 @@ def best_of(
         return decided.request
     if request.fixed is not None or decided.request is None or request.deadline_s is not None:
         return None
-    asked, counts = decided.request, range(request.low, request.high + 1)
+    asked = decided.request
+    counts = range(request.low, request.high + 1)
     most_s = policy.guard_ratio * (asked.wait_s + asked.time_s) + policy.guard_s
     within = [
         one

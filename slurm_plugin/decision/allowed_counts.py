@@ -108,7 +108,10 @@ class CountQuestion(NamedTuple):
 
         floor: fewest nodes that have the memory of the job.
         """
-        request, table, asked, policy = self.request, self.table, self.asked, self.rules.policy
+        request = self.request
+        table = self.table
+        asked = self.asked
+        policy = self.rules.policy
         low = max(request.low, self.bounds.fewest, floor)
         if policy.bystanders is Bystanders.EACH and request.deadline_s is None:
             low = max(low, asked)
@@ -141,17 +144,20 @@ class CountQuestion(NamedTuple):
             for one in predictions
         ]
         columns = predictions, ratios(self.table, counts), self.limits_on(counts), needed
-        made, work_s = [], 0.0
+        made = []
+        work_s = 0.0
         for one, changes, own, needed_s in zip(*columns, strict=True):
             time_s = base_s * fmean(changes)
-            work_s, limit_s = max(work_s, one.nodes * time_s), self.limit(own, needed_s)
+            work_s = max(work_s, one.nodes * time_s)
+            limit_s = self.limit(own, needed_s)
             longer_s = () if one.nodes == self.asked else self._longer_s(changes)
             fits = one.nodes >= floor
             made.append(Candidate(one, changes, time_s, limit_s, work_s, own, longer_s, fits))
         return tuple(made)
 
     def _longer_s(self, changes: Sequence[float]) -> tuple[float, ...]:
-        most, runs_s = self.rules.policy.guard_ratio, levels(self.table)
+        most = self.rules.policy.guard_ratio
+        runs_s = levels(self.table)
         each = zip(changes, runs_s, strict=True)
         return tuple(sorted(ratio * run_s * EXACT - most * run_s for ratio, run_s in each))
 
@@ -167,7 +173,9 @@ def choices(question: CountQuestion) -> tuple[Candidate, ...]:
 @lru_cache(maxsize=_CACHED)
 def standing(question: CountQuestion) -> Candidate:
     """Candidate of a job that keeps its request; its limit holds on all counts it may start on."""
-    request, table, asked = question.request, question.table, question.asked
+    request = question.request
+    table = question.table
+    asked = question.asked
     (one,) = question.side_by_side([at(table, asked)])
     high = min(request.high, question.bounds.most)
     between = {n for n in table.nodes if request.low < n < high}
@@ -204,7 +212,8 @@ def is_otherwise(table: PredictionTable) -> bool:
 
 def why_alone(question: CountQuestion) -> Reason:
     """Say why a request has no other candidate, by what the prediction alone leaves to choose."""
-    request, table = question.request, question.table
+    request = question.request
+    table = question.table
     if is_serial(table):
         return Reason.SERIAL
     unbounded = PartitionBounds(1, max(table.nodes), None)

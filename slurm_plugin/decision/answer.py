@@ -22,7 +22,8 @@ from slurm_plugin.protocol.reasons import MISSED, Reason
 
 def permitted(case: Situation, decided: Decision) -> Answer:
     """Answer with as much of a decision as the mode of the job permits."""
-    mode, request = case.site.mode, case.request
+    mode = case.site.mode
+    request = case.request
     answer = Answer(reason=decided.reason)
     if mode is Mode.OBSERVE:
         return answer
@@ -34,7 +35,8 @@ def permitted(case: Situation, decided: Decision) -> Answer:
         change = change_of(decided.adjustments)
         lines += lines_of(decided.adjustments, every=case.site.tell_changes)
         if change != Change():
-            answer.action, answer.set = "set", change
+            answer.action = "set"
+            answer.set = change
     due = [line for one in decided.adjustments for line in one.warnings]
     if mode is Mode.ADVISE and not (due and decided.reason in MISSED):
         lines.insert(0, messages.at_submission(decided, request))
@@ -65,8 +67,11 @@ def row_of(
     applied = answer.action == "refuse" or changed
     if decided.better and not applied:
         decided = replace(decided.better, reason=Reason.PROVEN)
-    request, job, table = case.request, case.request.resources, case.table
-    asked, chosen = decided.request, decided.chosen
+    request = case.request
+    job = case.request.resources
+    table = case.table
+    asked = decided.request
+    chosen = decided.chosen
     limited = request.limit_s is not None and request.limit_s < inf
     fields: dict[str, Any] = {}
     for adjustment in decided.adjustments:
@@ -129,7 +134,8 @@ def note_of(case: Situation, decided: Decision, change: Change | None, *, decisi
         predictions.insert(0, decided.chosen.prediction)
     if case.table is None or not predictions:
         return ""
-    one, unit = predictions[0], case.request.unit
+    one = predictions[0]
+    unit = case.request.unit
     asked = decided.request if decided.action is Action.SET else None
     noted: dict[str, Any] = {}
     for adjustment in adjustments:

@@ -46,11 +46,15 @@ def _last_end(
     """Moment when the last task has ended; infinite where one never fits."""
     times, free = _thinned(supply)
     running: deque[tuple[float, int]] = deque()  # ends, which rise, and how many tasks end then
-    start_s, waiting, allowed = begin_s, tasks, at_once
-    half_s, half_waiting = begin_s, tasks
+    start_s = begin_s
+    waiting = tasks
+    allowed = at_once
+    half_s = begin_s
+    half_waiting = tasks
     for number in range(_STARTS):
         if number == _STARTS // 2:
-            half_s, half_waiting = start_s, waiting
+            half_s = start_s
+            half_waiting = waiting
         if not allowed:
             end_s, allowed = running.popleft()
             start_s = max(start_s, end_s)

@@ -62,7 +62,8 @@ class Bookings:
                 self._booked[user] = deque(left, maxlen=_MOST)
             else:
                 del self._booked[user]
-        self._cluster, self._views = cluster, {}
+        self._cluster = cluster
+        self._views = {}
 
     def view(self, user: str) -> Cluster | None:
         """View of the cluster, less what was booked for the jobs of this user since."""
@@ -79,11 +80,13 @@ class Bookings:
 
     def put(self, user: str, booked: Collection[Booking]) -> None:
         """Put what was booked elsewhere in the place of all that is here."""
-        self._booked, self._views = {user: deque(booked)} if booked else {}, {}
+        self._booked = {user: deque(booked)} if booked else {}
+        self._views = {}
 
     def add(self, case: Situation, decided: Decision | None, decision_id: str = "") -> None:
         """Book the nodes that a job will take; None: it runs as it was asked for."""
-        part, request = case.partition, case.request
+        part = case.partition
+        request = case.request
         if part is None or request.fixed in _NOT_COUNTED:
             return
         chosen = decided.chosen if decided and request.unit is Unit.NODES else None
@@ -98,7 +101,8 @@ class Bookings:
         begin = max(case.now_s, request.begin_s)
         start = part.profile.earliest_start(nodes, limit_s, from_s=begin)
         if start < inf:
-            waits, end = start > begin, start + min(limit_s, _expected_s(case, nodes))
+            waits = start > begin
+            end = start + min(limit_s, _expected_s(case, nodes))
             own = msgspec.structs.replace(request.resources, min_nodes=nodes, max_nodes=nodes)
             made = Booking(
                 *(case.now_s, part.name, nodes, start, end, waits),
@@ -134,7 +138,8 @@ def _nodes(case: Situation, part: Partition) -> Supply:
 
 def _expected_s(case: Situation, nodes: int) -> float:
     """Longest run time to be expected; infinite: there is only the time limit."""
-    table, request = case.table, case.request
+    table = case.table
+    request = case.request
     if table is None or request.unit is not Unit.NODES or request.distrusted:
         return inf
     sure = covers(table, nodes) and not table.is_guess

@@ -60,7 +60,8 @@ class Budget:
     """
 
     def __init__(self, most_s: float, clock: Callable[[], float]) -> None:
-        self._most_s, self._clock = most_s, clock
+        self._most_s = most_s
+        self._clock = clock
         self._until_s = inf
 
     @contextmanager
@@ -179,7 +180,9 @@ class ContextBuilder:
     def __init__(
         self, config: Config, bookings: Bookings, later: Later | None, budget: Budget
     ) -> None:
-        self._config, self._bookings, self._later = config, bookings, later
+        self._config = config
+        self._bookings = bookings
+        self._later = later
         self._rules = PolicySettings.of(config)
         self._budget = budget
         self._tables = PredictionLookup()
@@ -191,12 +194,15 @@ class ContextBuilder:
 
     def configure(self, config: Config) -> None:
         """Take new settings."""
-        self._config, self._cache = config, _RequestCache(_MOST_SIZE)
+        self._config = config
+        self._cache = _RequestCache(_MOST_SIZE)
         self._rules = PolicySettings.of(config)
 
     def load(self, tables: PredictionLookup) -> None:
         """Take new prediction tables."""
-        self._tables, self._types, self._cache = tables, {}, _RequestCache(_MOST_SIZE)
+        self._tables = tables
+        self._types = {}
+        self._cache = _RequestCache(_MOST_SIZE)
 
     def renew(self, view: Cluster) -> None:
         """Take a new view of the cluster."""
@@ -206,7 +212,8 @@ class ContextBuilder:
             self._keeps_limit, self._plans_softly, self._reopens = of_slurm
             self._cache = _RequestCache(_MOST_SIZE)
         self._cluster = view
-        self._types, self._terms = {}, {}
+        self._types = {}
+        self._terms = {}
 
     def count(self, job: Job, then: Work) -> None:
         """Count the nodes that are free for jobs of this shape, in the background."""
@@ -237,7 +244,8 @@ class ContextBuilder:
         prompt: to change the job, and without counting many nodes.
         guess: where its command never ran, with what other jobs say; for advice alone.
         """
-        cluster, asked = self._bookings.view(job.user_name), AllocationRequest.of(job)
+        cluster = self._bookings.view(job.user_name)
+        asked = AllocationRequest.of(job)
         places = self._places(cluster, asked) if cluster else []
         wait = prompt and self._later and not all(place.counted for place in places)
         partition = partition_in(cluster, asked, places) if cluster and not wait else None
@@ -315,7 +323,8 @@ class ContextBuilder:
     def without_data(self, job: Job, now_s: float) -> Situation:
         """Context of a job that is not looked at any closer."""
         site = self._config.for_job(names_of(job, job.name))
-        low, high = job.min_nodes or 1, job.max_nodes or job.min_nodes or 1
+        low = job.min_nodes or 1
+        high = job.max_nodes or job.min_nodes or 1
         request = Request(low=low, high=high, fixed=Reason.PROCESSOR_TIME, **submitted(job))
         identity = Identity(job.user_name, job.name)
         return Situation(request, None, None, self._rules, now_s, identity, site)
@@ -447,7 +456,8 @@ class ContextBuilder:
 
     def _type(self, job: AllocationRequest, partition: Partition | None) -> str:
         """Type of all nodes that a job may get; empty where it is unknown, or they differ."""
-        cluster, node_types = self._cluster, self._tables.node_types
+        cluster = self._cluster
+        node_types = self._tables.node_types
         if cluster is None or partition is None:
             return ""
         share = footprint(job, partition).share(job)

@@ -71,7 +71,9 @@ def _nodes_of_components(one: SubmittedJob, table: PredictionTable | None) -> in
 
 def span_of(one: SubmittedJob, opt_in: OptIn) -> CountRange:
     """Node counts of a job as its user and the site want it."""
-    job, tag, span = one.job, one.tag, _asked(one, opt_in)
+    job = one.job
+    tag = one.tag
+    span = _asked(one, opt_in)
     opted_out = Reason.OPTED_OUT if tag and tag.off else None
     fixed = opted_out or _placed(one) or span.fixed or fixed_layout(job)
     # On other counts than its script names, torchrun's processes would wait for ever.
@@ -82,9 +84,12 @@ def span_of(one: SubmittedJob, opt_in: OptIn) -> CountRange:
 
 def _in_cores(one: SubmittedJob, opt_in: OptIn, table: PredictionTable) -> CountRange:
     """Numbers of CPUs or GPUs that a job may get; only its own where nobody offers others."""
-    job, tag, own = one.job, one.tag, one.sizes.count(table.unit)
+    job = one.job
+    tag = one.tag
+    own = one.sizes.count(table.unit)
     option = sizes.size_option_of(job, table)
-    ends, step = _ends(tag, opt_in, one.names, option.value), sizes.step_of(job, option)
+    ends = _ends(tag, opt_in, one.names, option.value)
+    step = sizes.step_of(job, option)
     offered = ends and (ends[0] * step, ends[1] * step)
     fixed = (Reason.OPTED_OUT if tag and tag.off else None) or _placed(one)
     if fixed is None and not job.script and job.hook < HookLevel.COMMANDS:
@@ -105,7 +110,8 @@ def _in_cores(one: SubmittedJob, opt_in: OptIn, table: PredictionTable) -> Count
 
 
 def _asked(one: SubmittedJob, opt_in: OptIn) -> CountRange:
-    job, tag = one.job, one.tag
+    job = one.job
+    tag = one.tag
     ends = _ends(tag, opt_in, one.names, "nodes")
     offered = CountRange(*ends) if ends else None
     if job.min_nodes is None and job.max_nodes is None:
@@ -113,7 +119,8 @@ def _asked(one: SubmittedJob, opt_in: OptIn) -> CountRange:
     if job.min_nodes == 0 and not job.max_nodes:
         # It runs on no node at all, and only stages its burst buffer.
         return CountRange(1, 1, Reason.FIXED_COUNT)
-    low, high = job.min_nodes or 1, job.max_nodes or UNBOUNDED
+    low = job.min_nodes or 1
+    high = job.max_nodes or UNBOUNDED
     if low == high:
         return CountRange(low, high, Reason.FIXED_COUNT)
     tagged = tag is not None and (tag.on or bool(tag.app)) and opt_in.tag
@@ -187,7 +194,8 @@ def _derived(job: Job) -> bool:
 
 def _segment_of(one: SubmittedJob) -> int:
     """Node counts are multiples of this: ``--segment``, and groups of tasks on all nodes."""
-    job, script = one.job, one.script
+    job = one.job
+    script = one.script
     segment = job.segment_size or 1
     text = script.option("segment")  # job_submit sees it from 25.11 on
     segment = lcm(segment, int(text)) if text.isdecimal() and len(text) < 5 else segment
@@ -234,8 +242,12 @@ def resolve(  # noqa: PLR0913 - each by its name
     lengthen: whether the site lets limits become longer.
     reopens: whether nimod may give a job its range back.
     """
-    job, tag, counts = one.job, one.tag, sizes_for(one, opt_in, table)
-    sized, fixed, deadline_s = counts.unit is not Unit.NODES, counts.fixed, None
+    job = one.job
+    tag = one.tag
+    counts = sizes_for(one, opt_in, table)
+    sized = counts.unit is not Unit.NODES
+    fixed = counts.fixed
+    deadline_s = None
     try:
         deadline_s = deadline_of(one.deadline, now_s)
     except ValueError:
@@ -245,7 +257,8 @@ def resolve(  # noqa: PLR0913 - each by its name
     site_use = settings.time_limit
     if soft and site_use is types.TimeUse.SET:
         site_use = types.TimeUse.ADVISE  # nobody's limit has to be shortened
-    memory, use = tag.mem if tag else "", settings.memory
+    memory = tag.mem if tag else ""
+    use = settings.memory
     lowers = (use is types.MemoryUse.AUTO and memory != types.MemoryUse.OFF) or (
         use is types.MemoryUse.TAG and memory == types.MemoryUse.AUTO
     )
@@ -305,7 +318,8 @@ def deadline_of(text: str, now_s: float) -> float | None:
 
 def learns(one: SubmittedJob, opt_in: OptIn, settings: JobSettings) -> bool:
     """Whether a job may run on a count that was not tried: it has a range of counts."""
-    tag, span = one.tag, span_of(one, opt_in)
+    tag = one.tag
+    span = span_of(one, opt_in)
     offered = (_ends(tag, opt_in, one.names, option.value) for option in sizes.SizeOption)
     spans = (span, *(CountRange(*ends) for ends in offered if ends))
     return any(_explores(span, tag, settings) for span in spans)
@@ -365,7 +379,8 @@ _UNTIMED = frozenset({Reason.OPTED_OUT, Reason.HET})
 
 def _orders(job: Job, tag: Tag | None, settings: JobSettings) -> bool:
     """Whether the faster of a job's partitions or constraints may be tried first."""
-    place, use = tag.place if tag else "", settings.place
+    place = tag.place if tag else ""
+    use = settings.place
     wanted = (use is types.PlaceUse.AUTO and place != types.PlaceUse.OFF) or (
         use is types.PlaceUse.TAG and place == types.PlaceUse.AUTO
     )

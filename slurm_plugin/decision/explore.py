@@ -53,7 +53,8 @@ def count_to_try(
     best: what would be chosen otherwise.
     asked: what Slurm would give.
     """
-    request, change = scene.request, scene.table.change
+    request = scene.request
+    change = scene.table.change
     if not request.explore or change is None or request.deadline_s is not None:
         return None
     own = range_of(change, request.given)
@@ -77,7 +78,8 @@ def count_to_try(
         and (one.no_later or one.opens)
         and _has_room(one, scene)
     ]
-    costs, usual = _costs(scene, known), fmean(_costs(scene, best))
+    costs = _costs(scene, known)
+    usual = fmean(_costs(scene, best))
     worth = {}
     for one in allowed:
         gain = _gain(costs, its := _costs(scene, one))

@@ -68,13 +68,15 @@ class LimitBasis:
 
     def on(self, nodes: int) -> TimeLimits | None:
         """Limit that holds such runs on a count; None: so many were cut off that none is known."""
-        table, rules = self.any_limit, self.rules
+        table = self.any_limit
+        rules = self.rules
         time_s = quantile if self.supported(nodes) else level_quantile
         asked = asked_limit_of(self.request)
         (made,) = limits_on(table, [nodes], rules.time_limit, asked, self.asked_s, time_s)
         if made is None or at(table, nodes).unbounded:
             return None
-        ended, limit_s = table.limit_reached, max(made.limit_s, self.least_s(nodes))
+        ended = table.limit_reached
+        limit_s = max(made.limit_s, self.least_s(nodes))
         if ended and ended.state == JobState.TIMEOUT and ended.limit < at(table, nodes).high_s:
             limit_s = max(limit_s, messages.beyond_reached(ended, ended.limit))
         least_s = made.least_s if self.supported(nodes) else None
@@ -85,8 +87,10 @@ class LimitBasis:
 
         No more than any start ran, but on fewer nodes than asked for: see `CountQuestion.limit`.
         """
-        table, share = self.any_limit, self.rules.time_limit.quantile
-        one, high_s = starts_at(table, nodes), at(table, nodes).high_s
+        table = self.any_limit
+        share = self.rules.time_limit.quantile
+        one = starts_at(table, nodes)
+        high_s = at(table, nodes).high_s
         started_s = (one.end_s(share) or 0.0) if one else 0.0
         seen_s = longest(table, nodes) or inf if nodes >= table.asked else inf
         needed_s = max(min(high_s, seen_s), started_s)
@@ -112,7 +116,8 @@ class LimitBasis:
 
     def text(self, nodes: int, limits: TimeLimits) -> str:
         """Say how sure a limit is, and what keeps it from being shorter."""
-        table, limit = self.any_limit, slurm_time(limits.limit_s)
+        table = self.any_limit
+        limit = slurm_time(limits.limit_s)
         texts = []
         if not self.supported(nodes):
             few = table.runs < _FEW
@@ -130,7 +135,8 @@ class LimitBasis:
 
 def basis_of(case: Situation, decided: policy.Decision, table: PredictionTable) -> LimitBasis:
     """Give what the limits of a job follow from."""
-    request, longest_s = case.request, case.supply.longest_s if case.supply else None
+    request = case.request
+    longest_s = case.supply.longest_s if case.supply else None
     any_limit = of_all_limits(case.table or table)
     if decided.request is not None:
         any_limit = for_request(any_limit, decided.request.nodes, request.given)
@@ -156,7 +162,8 @@ def reservation_text(
     later_s = supply.wait(nodes, own_s, **times).median_s - wait_s
     if not _LATER_S <= later_s < inf:
         return ""
-    own, begins = duration_text(own_s), short_clock(part.reserved_s)
+    own = duration_text(own_s)
+    begins = short_clock(part.reserved_s)
     return (
         f"With its time limit of {own} it would start {duration_text(later_s)} later: after the "
         f"reservation that begins {begins}."

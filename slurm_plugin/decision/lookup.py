@@ -98,7 +98,8 @@ class FetchedTables(PackedTables):
 
     def __init__(self, fetch: Callable[[str, str], str | None], count: int) -> None:
         super().__init__()
-        self._fetch, self._count = fetch, count
+        self._fetch = fetch
+        self._count = count
         self._fetched = lru_cache(maxsize=_FETCHED)(self._asked)
 
     def __len__(self) -> int:
@@ -323,7 +324,8 @@ def _by_line(candidates: Sequence[PredictionTable]) -> PredictionTable | None:
     The runs of the script lie within its intervals: there is no sign that it is another one.
     """
     by_level = {table.level: table for table in candidates}
-    script, line = by_level.get(KeyLevel.SCRIPT), by_level.get(KeyLevel.LINE)
+    script = by_level.get(KeyLevel.SCRIPT)
+    line = by_level.get(KeyLevel.LINE)
     if script is None or line is None or candidates[0] is not script:
         return None
     if script.verdict is not Verdict.REFUSED or line.verdict is Verdict.REFUSED:

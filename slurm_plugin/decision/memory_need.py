@@ -54,7 +54,8 @@ def memory_needed(table: PredictionTable, size: int, *, margin: float) -> float 
     """
     share = 1.0
     if table.asked and table.unit is Unit.NODES:
-        share, size = shared_out(table.asked, size), table.asked
+        share = shared_out(table.asked, size)
+        size = table.asked
     counts = [one.nodes for one in table.memory]
     if table.runs < _RUNS or not counts or not counts[0] <= size <= counts[-1]:
         return None

@@ -122,7 +122,8 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
         cls, situation: Situation, table: PredictionTable, supply: Supply, asked: int
     ) -> "Comparison":
         """Compare the counts of a job which would have ``asked`` nodes."""
-        request, rules = situation.request, situation.rules
+        request = situation.request
+        rules = situation.rules
         own = for_request(table, asked, request.given)
         any_limit = for_request(of_all_limits(table), asked, request.given)
         bounds = counting.PartitionBounds(supply.fewest, supply.most, supply.node_mem_bytes)
@@ -153,7 +154,8 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
 
     def options(self, candidates: Sequence[counting.Candidate]) -> list[Option]:
         """Options for rising node counts, the request among them."""
-        deadline_s, better = self.request.deadline_s, list[float | None]()
+        deadline_s = self.request.deadline_s
+        better = list[float | None]()
         if deadline_s is not None:
             better = [self._fitting(one, deadline_s) for one in candidates]
             rows = zip(candidates, better, strict=True)
@@ -164,15 +166,20 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
         base, asked, asked_wait_s = next(
             row for row in each if row[0].prediction.nodes == self.asked
         )
-        policy, price, hurries = self.rules.policy, self.price, self.hurries
+        policy = self.rules.policy
+        price = self.price
+        hurries = self.hurries
         # The request may start earlier than expected, above all where limits are all there is.
         share = policy.guard_wait * (policy.guard_ratio if asked.recorded >= ENOUGH else 1.0)
         most = share * asked_wait_s if share else 0.0
         most += policy.guard_ratio * base.time_s + policy.guard_s
-        runs_s, made, ratio = list[tuple[float, float]](), list[Option](), policy.guard_ratio
+        runs_s = list[tuple[float, float]]()
+        made = list[Option]()
+        ratio = policy.guard_ratio
         certain = all(one.waits_s[0] == one.waits_s[-1] < inf for one in estimates)
         left_s = share * asked_wait_s + policy.guard_s if certain else 0.0
-        first_s, by_limits = max(self.now_s, self.request.begin_s), self.supply.free_by_limits
+        first_s = max(self.now_s, self.request.begin_s)
+        by_limits = self.supply.free_by_limits
         asked_start_s = by_limits.earliest_start(
             self.request.asked or self.request.low, _planned_s(base), from_s=first_s
         )
@@ -235,7 +242,8 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
         if not self.hurries:
             return [True] * len(candidates)
         weight = self.rules.policy.saving_weight * (2 if self.supply.waiting else 1)
-        least, worthwhile = inf, list[bool]()
+        least = inf
+        worthwhile = list[bool]()
         for one, wait_s in zip(reversed(candidates), reversed(waits_s), strict=True):
             product = log(wait_s + one.time_s) + weight * log(one.work_s)
             fewer = one.prediction.nodes < self.asked
@@ -250,9 +258,11 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
             return None
         high_s = one.prediction.high_s
         left_s = deadline_s - max(self.now_s, self.request.begin_s) - STARTING_S
-        margin, longest_s = self.rules.policy.limit_margin, self.supply.longest_s or inf
+        margin = self.rules.policy.limit_margin
+        longest_s = self.supply.longest_s or inf
         least_s, most_s = self._limits(one)
-        best_s, best = None, self._chance_of(one.prediction, least_s, most_s)
+        best_s = None
+        best = self._chance_of(one.prediction, least_s, most_s)
         # Slurm starts no job whose limit reaches beyond its deadline: it ends it instead.
         lost = least_s > left_s or (best is None and most_s < high_s)
         if not lost and (best is None or best >= self.rules.deadline.confidence):
@@ -265,7 +275,9 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
                 continue
             chance = self._chance_of(one.prediction, fits_s, fits_s)
             if lost or (chance or 0.0) > (best or 0.0) + _BETTER:
-                best_s, best, lost = fits_s, chance, False
+                best_s = fits_s
+                best = chance
+                lost = False
         return best_s
 
     def _with_limit(self, one: counting.Candidate, limit_s: float | None) -> counting.Candidate:
@@ -328,12 +340,15 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
 
         wait: None: the one with these limits.
         """
-        supply, deadline_s, now_s = self.supply, self.request.deadline_s, self.now_s
+        supply = self.supply
+        deadline_s = self.request.deadline_s
+        now_s = self.now_s
         if supply.outlook is None or deadline_s is None:
             return None
         if not counting.is_supported(self.table, run.nodes):
             return None
-        planned_s, begin_s = least_s or run.high_s, self.request.begin_s
+        planned_s = least_s or run.high_s
+        begin_s = self.request.begin_s
         wait = wait or supply.wait(run.nodes, planned_s, now_s=now_s, begin_s=begin_s)
         return wait.chance(run, deadline_s - now_s, limit_s=least_s, most_s=most_s)
 
@@ -342,7 +357,8 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
         waits: list[WaitEstimate] = []
         before = inf
         for one in candidates:
-            nodes, duration = one.prediction.nodes, _planned_s(one)
+            nodes = one.prediction.nodes
+            duration = _planned_s(one)
             since = self.request.begin_s
             if duration >= before and self.supply.outlook is None:
                 since = self.now_s + waits[-1].median_s
@@ -359,8 +375,10 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
 
         Jobs that arrive while a grown job runs find only what it left.
         """
-        supply, policy = self.supply, self.rules.policy
-        nodes, start_s = one.prediction.nodes, self.now_s + wait_s
+        supply = self.supply
+        policy = self.rules.policy
+        nodes = one.prediction.nodes
+        start_s = self.now_s + wait_s
         profiles = [supply.free_in_all or supply.free]
         if not self._opens(one):
             profiles.append(supply.free_in_all or supply.free_by_limits)

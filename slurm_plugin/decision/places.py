@@ -194,7 +194,8 @@ def _reason(choice: Choice) -> str:
 
 def _better(best: Choice, asked: Advice, measure: Measure) -> str:
     """Say what the best place gives beside what is asked for; empty: nothing to speak of."""
-    row, own = best.row, Choice(advice=asked).row
+    row = best.row
+    own = Choice(advice=asked).row
     if row is None or own is None:
         return ""
     where = f"With {printable(best.options)} it would"
@@ -207,7 +208,8 @@ def _better(best: Choice, asked: Advice, measure: Measure) -> str:
         return f"{where} end {duration_text(-later_s)} sooner, for {cost}."
     if not getattr(own, measure):
         measure = Measure.NODE_TIME
-    price, before = getattr(row, measure), getattr(own, measure)
+    price = getattr(row, measure)
+    before = getattr(own, measure)
     if price > (1 - _CHEAPER) * before:
         return ""
     when = "no later"

@@ -63,7 +63,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 def decide(situation: Situation) -> Decision:
     """Choose the node count of a job."""
-    request, table, supply = situation.request, situation.table, situation.supply
+    request = situation.request
+    table = situation.table
+    supply = situation.supply
     problem = situation.blind
     if table is not None and not table.nodes:
         problem = problem or without_times(table)
@@ -94,7 +96,8 @@ def without_times(table: PredictionTable) -> Reason:
 
 def _why_unchanged(scene: Comparison) -> Reason | None:
     """Say why the request must stand whatever counts there are; None: it need not."""
-    request, table = scene.request, scene.table
+    request = scene.request
+    table = scene.table
     if unchanged := request.fixed or request.distrusted:
         return unchanged
     if not counting.scales(table, [scene.asked]) or at(table, scene.asked).unbounded:
@@ -111,7 +114,8 @@ def is_undecided(table: PredictionTable) -> bool:
 
 def opened_by_runs(request: Request) -> Request:
     """Give a request of one count as one for the counts that its runs proved."""
-    own, counts = request.low, request.proven
+    own = request.low
+    counts = request.proven
     return replace(request, low=counts[0], high=counts[-1], counts=counts, asked=own, fixed=None)
 
 
@@ -173,7 +177,8 @@ def _best(scene: Comparison, feasible: Sequence[Option], asked: Option) -> Optio
 
     A request that cannot start, or that must not be taken, is no choice.
     """
-    best, wait = min(feasible, key=lambda o: (o.cost_s, o.nodes)), asked.wait
+    best = min(feasible, key=lambda o: (o.cost_s, o.nodes))
+    wait = asked.wait
     if is_undecided(scene.table) and scene.request.deadline_s is None:
         return asked if asked in feasible else best
     probable = wait is None or wait.recorded >= ENOUGH or asked.wait_s == inf or not scene.hurries
@@ -263,7 +268,8 @@ def _refused(scene: Comparison, options: Iterable[Option]) -> bool:
 
     A wait counts where what such waits were off by is on record.
     """
-    deadline_s, rules = scene.request.deadline_s, scene.rules.deadline
+    deadline_s = scene.request.deadline_s
+    rules = scene.rules.deadline
     if deadline_s is None or rules.missed is not OnMissed.REFUSE:
         return False
     begin_s = max(scene.now_s, scene.request.begin_s)
@@ -274,7 +280,8 @@ def _refused(scene: Comparison, options: Iterable[Option]) -> bool:
 
 
 def _hopeless(option: Option, least: float) -> bool:
-    wait, chance = option.wait, option.chance
+    wait = option.wait
+    chance = option.chance
     by_limit = option.deadline is DeadlineVerdict.LIMIT
     recorded = wait is not None and wait.recorded >= ENOUGH
     return recorded and not by_limit and chance is not None and chance < least
@@ -328,7 +335,8 @@ def limits_to_ask(option: Option, request: Request) -> TimeLimits | None:
         return TimeLimits(option.fitting_limit_s)
     if option.limits is not None:
         return option.limits
-    own, limit_s = request.asked_limit_s or request.limit_s, option.limit_s
+    own = request.asked_limit_s or request.limit_s
+    limit_s = option.limit_s
     return TimeLimits(limit_s) if own and limit_s and limit_s > own else None
 
 
@@ -345,8 +353,11 @@ def remedies(situation: Situation, others: Iterable[Supply], decided: Decision) 
     Returns tuple: options of sbatch, each with its chance: another count, a shorter limit, another
         partition, a later deadline.  Empty where waits have no distribution.
     """
-    request, table, supply = situation.request, situation.table, situation.supply
-    asked, rules = decided.request or decided.chosen, situation.rules
+    request = situation.request
+    table = situation.table
+    supply = situation.supply
+    asked = decided.request or decided.chosen
+    rules = situation.rules
     if table is None or supply is None or supply.outlook is None:
         return ()
     if asked is None or request.deadline_s is None:
@@ -378,7 +389,8 @@ def advised(request: Request) -> Request:
 
 def _counts(scene: Comparison, options: Iterable[Option]) -> Iterator[str]:
     """Yield the nearest smaller and the nearest larger node count that would make it."""
-    request, supply = scene.request, scene.supply
+    request = scene.request
+    supply = scene.supply
     useful = [
         option
         for option in sorted(options, key=lambda o: o.nodes)
@@ -395,7 +407,8 @@ def _counts(scene: Comparison, options: Iterable[Option]) -> Iterator[str]:
 
 def _count_and_time(option: Option, scene: Comparison) -> Iterator[str]:
     """Yield the options that ask for a count, where it is another one, and for its limit."""
-    unit, nodes = scene.request.unit, f"--nodes={option.nodes}"
+    unit = scene.request.unit
+    nodes = f"--nodes={option.nodes}"
     size = nodes if unit is Unit.NODES else f"{option.nodes} {unit.plural}"
     limits = limits_to_ask(option, scene.request)
     time = f"--time={slurm_time(limits.limit_s)}" if limits else ""
@@ -419,7 +432,9 @@ def _partitions(
     scene: Comparison, asked: Option, others: Iterable[Supply], left_s: float
 ) -> Iterator[str]:
     """Yield the other partition that is most likely to make it."""
-    limit_s, best, begin_s = asked.limit_s or 0.0, ("", 0.0), scene.request.begin_s
+    limit_s = asked.limit_s or 0.0
+    best = ("", 0.0)
+    begin_s = scene.request.begin_s
     for other in others if covers(scene.table, asked.nodes) else ():
         if other.outlook is None or asked.nodes > other.most:
             continue

@@ -93,7 +93,8 @@ class DecisionService:
         self._contexts = context_builder.ContextBuilder(config, self.bookings, later, self._budget)
         self.config = config
         self._tickets = tickets.TicketCache(publish)
-        self.tries, self._recent = PendingTries(), RecentCounts()
+        self.tries = PendingTries()
+        self._recent = RecentCounts()
         self.tables = PredictionLookup()
         self.waits = WaitAccuracy()
         self.plans = SoftPlans()
@@ -162,7 +163,8 @@ class DecisionService:
             if case.site.mode is Mode.OFF:
                 return Answer(reason=Reason.OFF), lambda: None
             decided = Decision(action=Action.KEEP, reason=Reason.PROCESSOR_TIME)
-            answer, decision_id = Answer(reason=decided.reason), self._new_id()
+            answer = Answer(reason=decided.reason)
+            decision_id = self._new_id()
         return answer, partial(self._book, job, case, decided, answer, decision_id, via)
 
     def redeem(self, job: Job, *, now_s: float) -> tuple[Answer, Book] | None:
@@ -207,7 +209,8 @@ class DecisionService:
         except context_builder.BudgetSpent:
             return Answer()
         given = None if ticket else tickets.given_of(answer, full.hook)
-        announced, ticket = bool(ticket), ticket or decision_id
+        announced = bool(ticket)
+        ticket = ticket or decision_id
         made = tickets.PreparedDecision(
             decision_id,
             waiting,
@@ -223,7 +226,8 @@ class DecisionService:
 
     def _judge(self, case: Situation) -> tuple[Decision, Answer, str]:
         """Decide, under an id of its own."""
-        decided, decision_id = self._with_remedies(case, self._decide(case)), self._new_id()
+        decided = self._with_remedies(case, self._decide(case))
+        decision_id = self._new_id()
         around = Surroundings(self._config, self._cluster, self.plans)
         decided = with_adjustments(case, decided, around)
         answer = permitted(case, decided)
@@ -415,7 +419,8 @@ class DecisionService:
         most_s, cpu_clock = self._processor_time
         config = msgspec.structs.replace(self._config, cluster=view.name, mode=Mode.OBSERVE)
         made = DecisionService(config, new_id=str, cpu_clock=cpu_clock, most_s=most_s)
-        made.tables, made.cluster = self._tables, view
+        made.tables = self._tables
+        made.cluster = view
         return made
 
     def choices(self, job: Job, case: Situation, *, private: bool) -> list[Choice]:
@@ -431,7 +436,8 @@ class DecisionService:
 
     def _elsewhere(self, choice: Choice, view: Cluster, job: Job, case: Situation) -> Choice:
         """Give a place of another cluster as it is seen from this one."""
-        home, typed = self._cluster, bool(choice.advice.node_type)
+        home = self._cluster
+        typed = bool(choice.advice.node_type)
         unlike = home is None or is_unlike_there(home, case, view, choice.partition)
         return replace(
             choice,
@@ -447,7 +453,8 @@ class DecisionService:
 
         Where types of nodes matter, a place with several of them says nothing of what a job gets.
         """
-        cluster, table = self._cluster, case.table
+        cluster = self._cluster
+        table = case.table
         if cluster is None or table is None or table.is_guess or not table.nodes:
             return []
         choices = []
@@ -470,7 +477,8 @@ class DecisionService:
         return choices
 
     def _decide(self, case: Situation) -> Decision:
-        request, table = case.request, case.table
+        request = case.request
+        table = case.table
         if case.blind or table is None or not table.nodes:
             return decide(case)
         if request.explore and self.tries.pending(table, self._cluster, case.now_s):

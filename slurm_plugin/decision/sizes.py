@@ -85,7 +85,8 @@ def together(first: AskedSizes, others: Sequence[AskedSizes]) -> AskedSizes:
     every = (first, *others)
     amounts = {name: [getattr(one, name) for one in every] for name in ("nodes", "cpus")}
     sums = {name: sum(each) if all(each) else 0 for name, each in amounts.items()}
-    tasks, gpus = sum(one.tasks for one in every), sum(one.gpus for one in every)
+    tasks = sum(one.tasks for one in every)
+    gpus = sum(one.gpus for one in every)
     return replace(first, tasks=tasks, gpus=gpus, **sums)
 
 
@@ -160,8 +161,11 @@ def tasks_of(job: ResourceRequest) -> int:
 
 def size_layouts_of(asked: AskedSizes) -> tuple[Layout, ...]:
     """Layouts that runs must have had where their size is a number of CPUs or GPUs."""
-    nodes, tasks, named = asked.nodes, asked.tasks, asked.gpu_type
-    cpus, gpus = asked.cpus, asked.gpus
+    nodes = asked.nodes
+    tasks = asked.tasks
+    named = asked.gpu_type
+    cpus = asked.cpus
+    gpus = asked.gpus
     made = [
         Layout(tasks, gpus=gpus, each=Each.JOB, nodes=nodes, gpu_type=named),
         Layout(cpus=cpus // tasks, gpus=gpus, each=Each.TASK, nodes=nodes, gpu_type=named),
@@ -305,7 +309,8 @@ def ranks_of_gpus(job: ResourceRequest, table: PredictionTable) -> int:
 
     So it does where the job has as many tasks on each GPU, and the runs had other CPUs in all.
     """
-    tasks, gpus = tasks_of(job), max(gpus_of(job, nodes_of(job) or 1)[1], 0)
+    tasks = tasks_of(job)
+    gpus = max(gpus_of(job, nodes_of(job) or 1)[1], 0)
     if table.layout.each not in (Each.GPU, Each.ANY) or table.unit is not Unit.GPUS:
         return 0
     return 0 if tasks < 2 or not gpus or tasks % gpus else tasks // gpus
@@ -352,11 +357,14 @@ def layouts_of(asked: AskedSizes) -> tuple[Layout, ...]:
     partition is unknown; tasks where the job names none, for its script may.  GPUs are open
     where the job has all of its nodes: Slurm then allocates all GPUs, too.
     """
-    job, taken, named = asked.resources, asked.of_node, asked.gpu_type
+    job = asked.resources
+    taken = asked.of_node
+    named = asked.gpu_type
     nodes = job.min_nodes if job.min_nodes == job.max_nodes else None
     if job.min_nodes is None and (job.num_tasks or gpu_count(job.tres_per_job)):
         nodes = 1  # as the decision has it
-    tasks, each = job.num_tasks or 0, job.ntasks_per_node or 0
+    tasks = job.num_tasks or 0
+    each = job.ntasks_per_node or 0
     gpus, all_gpus = (None, None) if taken.alone else gpus_of(job, nodes)
     if not nodes and ((tasks and not each) or gpus == UNKNOWN_GPUS):
         return (Layout(tasks, in_all=True, gpus=all_gpus, gpu_type=named),)

@@ -100,7 +100,8 @@ class SubmittedJob:
 
         rules: of its partition, whose default limit and memory hold where the job gives none.
         """
-        identity, het = identity_of(job), job.het_job_offset is not None
+        identity = identity_of(job)
+        het = job.het_job_offset is not None
         return cls(
             job=job,
             rules=rules,

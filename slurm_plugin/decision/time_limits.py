@@ -75,7 +75,8 @@ def from_prediction(
     """
     # A job that asks for more than its last runs did may be a larger one.
     asked_s = max(table.asked_limit_s, asked.limit_s or 0.0)
-    made, own_s = limits_on(table, counts, settings, asked, asked_s), asked.limit_s or inf
+    made = limits_on(table, counts, settings, asked, asked_s)
+    own_s = asked.limit_s or inf
     return [one if one and is_worthwhile(one.limit_s, own_s) else None for one in made]
 
 
@@ -134,7 +135,8 @@ class Floor(NamedTuple):
 
     def text(self) -> str:
         """Say why no limit is shorter."""
-        share, of_s = percent(self.share), self.of_s
+        share = percent(self.share)
+        of_s = self.of_s
         return self.words.format(share=share, limit=duration_text(of_s), time=duration_text(of_s))
 
 

@@ -68,7 +68,8 @@ def _sbatch(site: DemoSite, words: Sequence[str]) -> int:
 
 
 def _submission(command: CommandLine) -> tuple[DemoSubmission, Job]:
-    user, wrapped = user_name(), command.options.get("wrap")
+    user = user_name()
+    wrapped = command.options.get("wrap")
     script = f"#!/bin/sh\n{wrapped}\n" if wrapped else Path(command.script).read_text()
     submitter = Submitter(user, os.getuid(), str(Path.cwd()))
     fields: JobFields = {"partition": "batch", "hook": HookLevel.SIZES}

@@ -215,7 +215,9 @@ def start_run(
 
     ``free_s`` holds for each node when it falls free, and is updated.
     """
-    application, nodes, submit_s = arrival.application, arrival.nodes, arrival.submit_s
+    application = arrival.application
+    nodes = arrival.nodes
+    submit_s = arrival.submit_s
     chosen = sorted(range(len(free_s)), key=free_s.__getitem__)[:nodes]
     start_s = max(submit_s + rng.randint(1, 4), free_s[chosen[-1]])
     state, elapsed_s = _ending(application, nodes, rng)
@@ -274,13 +276,16 @@ def _arrivals(
             weekend = (days - day) % 7 in (0, 1)
             mean = application.per_day * (0.4 if weekend else 1.24)
             # Poisson variate: unit-rate arrivals before the mean.
-            count, at = 0, rng.expovariate(1.0)
+            count = 0
+            at = rng.expovariate(1.0)
             while at < mean:
-                count, at = count + 1, at + rng.expovariate(1.0)
+                count = count + 1
+                at = at + rng.expovariate(1.0)
             for _ in range(count):
                 submit_s = begin_s + day * _DAY_S + rng.choice(_SHUFFLED_HOURS) * 3600
                 submit_s += rng.randrange(3600)
-                counts, weights = list(application.nodes), list(application.nodes.values())
+                counts = list(application.nodes)
+                weights = list(application.nodes.values())
                 nodes = rng.choices(counts, weights)[0]
                 tasks = range(application.array) if application.array else (None,)
                 arrivals += [Arrival(submit_s, application, nodes, task) for task in tasks]

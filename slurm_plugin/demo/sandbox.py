@@ -74,7 +74,8 @@ def _systemctl(folder: Path) -> str:
 
 def squeue(now_s: int, waiting: Sequence[tuple[int, int]] = WAITING) -> str:
     """Text of ``squeue`` at ``now_s``, seconds since the epoch."""
-    text, first = "", 0
+    text = ""
+    first = 0
     for nodes, hours in RUNNING:
         text += _job(
             State="RUNNING",

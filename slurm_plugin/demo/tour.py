@@ -80,7 +80,8 @@ class Narrator:
         """
         code = f"import sys; from {MODULES['nimo']} import main; "
         code += "sys.exit(any(main(one.split()) for one in sys.argv[1:]))"
-        argv, quiet = [sys.executable, "-c", code, *lines], subprocess.DEVNULL
+        argv = [sys.executable, "-c", code, *lines]
+        quiet = subprocess.DEVNULL
         if subprocess.call(argv, cwd=self.site.folder, env=self.environment(), stdout=quiet):
             raise NimoError(f"{', '.join(lines)}: failed")
 
@@ -153,7 +154,8 @@ def tour(
     clock: seconds since the epoch; the made-up history ends when the tour begins.
     rng: source of all chance.
     """
-    site, folder = narrator.site, _shortest(narrator.site.folder)
+    site = narrator.site
+    folder = _shortest(narrator.site.folder)
     with suppress(client.Unreachable):
         client.status(site.socket, timeout_s=1.0)
         raise NimoError(f"nimod of an earlier demo still runs ({site.socket}): stop it first")
@@ -214,7 +216,9 @@ def _with_nimod(
 def plan(demo_applications: Sequence[history.Application]) -> list[DemoSubmission]:
     """List what is submitted: jobs that may be changed, and some that must not be."""
     by_name = {application.name: application for application in demo_applications}
-    wrf, membrane, capsid = by_name["wrf-d02"], by_name["membrane"], by_name["capsid"]
+    wrf = by_name["wrf-d02"]
+    membrane = by_name["membrane"]
+    capsid = by_name["capsid"]
     return [
         DemoSubmission(application=wrf, deadline="now+5hours"),
         DemoSubmission(application=membrane),
@@ -244,7 +248,8 @@ def answers_table(planned: Sequence[DemoSubmission], answers: Sequence[Answer]) 
 def _submit(
     narrator: Narrator, *, user: str, uid: int
 ) -> tuple[list[DemoSubmission], list[Answer]]:
-    planned, answers = plan(history.applications(user)), list[Answer]()
+    planned = plan(history.applications(user))
+    answers = list[Answer]()
     for one in planned:
         answers.append(submit(narrator.site.socket, one.job(uid)))
         narrator.await_view(time.time())

@@ -159,7 +159,8 @@ def loaded(installation: Installation) -> Iterator[Finding]:
     It loads job_submit.lua when it starts and again when the file's time stamp is newer than that
     of the last load; time stamps that a copy keeps, and the other files, it does not notice.
     """
-    boot, hook = installation.slurm.get("BOOT_TIME", ""), installation.hooks / "job_submit.lua"
+    boot = installation.slurm.get("BOOT_TIME", "")
+    hook = installation.hooks / "job_submit.lua"
     if not boot.isdecimal() or not hook.exists():
         yield skipped(f"no {hook}" if boot else "slurmctld does not report when it was started")
         return
@@ -180,7 +181,8 @@ def loaded(installation: Installation) -> Iterator[Finding]:
 
 def hook_settings(installation: Installation) -> Iterator[Finding]:
     """Check that the hooks use the nimod of this configuration, and are not switched off."""
-    path, said = installation.hooks / "nimo_hook.conf", _said(installation)
+    path = installation.hooks / "nimo_hook.conf"
+    said = _said(installation)
     socket = said.get("socket", "/run/nimo/nimod.sock")
     if socket != installation.settings.socket:
         yield wrong(
@@ -197,7 +199,8 @@ def hook_settings(installation: Installation) -> Iterator[Finding]:
             f"did you mean {near[0]!r}?" if near else f"remove it; there are: {', '.join(defaults)}"
         )
         yield warning(f"{path}: the hooks have no setting {name!r} and ignore it", fix)
-    switch, own = Path(said.get("kill_switch", "/etc/nimo/off")), installation.settings.kill_switch
+    switch = Path(said.get("kill_switch", "/etc/nimo/off"))
+    own = installation.settings.kill_switch
     if switch != Path(own):
         yield wrong(
             f"{switch} switches the hooks off, and {own} nimod", f"kill_switch = {own} in {path}"

@@ -203,7 +203,8 @@ def nimod(installation: Installation) -> Iterator[Finding]:
             f"another store replaced the one that nimod uses {clock(status.store_changed_s)}",
             "if it is the right one, restart nimod; the latest decisions are in both",
         )
-    age_s, most_s = status.snapshot_age_s, installation.settings.snapshot.max_age_s
+    age_s = status.snapshot_age_s
+    most_s = installation.settings.snapshot.max_age_s
     if age_s is None or age_s > most_s:
         snapshot = (
             "has not read the cluster's state yet"

@@ -60,7 +60,8 @@ def slurmctld(installation: Installation) -> Iterator[Finding]:
             "start munge and slurmctld; have Slurm's commands on PATH and slurm.conf in place",
         )
         return
-    version, release = installation.slurm.get("SLURM_VERSION", ""), _said(installation).release
+    version = installation.slurm.get("SLURM_VERSION", "")
+    release = _said(installation).release
     if not version:
         yield wrong(
             "scontrol show config names no release", "put Slurm's own scontrol first on PATH"
@@ -83,7 +84,8 @@ def security(installation: Installation) -> Iterator[Finding]:
     if len(numbers) < 3:
         yield skipped("slurmctld does not say which release it is")
         return
-    line_, patch = (numbers[0], numbers[1]), numbers[2]
+    line_ = (numbers[0], numbers[1])
+    patch = numbers[2]
     if line_ > max(SOUND) or patch >= SOUND.get(line_, inf):
         yield fine(f"Slurm {version} has the security fixes of September 2026")
         return
@@ -131,7 +133,8 @@ def retention(installation: Installation) -> Iterator[Finding]:
     if not _slurmdbd_settings(installation):
         yield skipped("slurmdbd does not answer")
         return
-    days, needed_days = purge_days(installation), installation.settings.ingest.first_days
+    days = purge_days(installation)
+    needed_days = installation.settings.ingest.first_days
     if days is not None and days < needed_days:
         yield warning(
             f"slurmdbd forgets jobs after {days:g} days, the first ingest goes back {needed_days}",

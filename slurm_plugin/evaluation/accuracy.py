@@ -101,7 +101,9 @@ def predicted_for(
     Decisions of earlier releases have no interval for the count asked for: it is taken to be as
     wide as the other.
     """
-    predicted_s, low_s, high_s = decision.predicted_s, decision.low_s, decision.high_s
+    predicted_s = decision.predicted_s
+    low_s = decision.low_s
+    high_s = decision.high_s
     if nodes is not None and nodes == decision.nodes:
         return (predicted_s, low_s or None, high_s or None) if predicted_s else None
     requested_s = decision.request_predicted_s
@@ -199,7 +201,8 @@ def _at(counts: Counter[int], rank: int) -> float:
 
 def levels_within(one: Comparison, level: float) -> list[float]:
     """Give those of `LEVELS` within whose interval a run is, by its interval of another level."""
-    inside, score = one.inside, one.score(level)
+    inside = one.inside
+    score = one.score(level)
     return [
         nominal
         for nominal in LEVELS
@@ -248,7 +251,8 @@ class AccuracyTally:
         """Sum up; None where nothing was compared."""
         if not self.runs:
             return None
-        mape, some = self._error / self.runs, self.intervals
+        mape = self._error / self.runs
+        some = self.intervals
         return Accuracy(
             runs=self.runs,
             mape=mape,

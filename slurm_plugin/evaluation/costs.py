@@ -123,7 +123,8 @@ def source_text(energy: Energy, table: PredictionTable) -> str:
     """Say what energies of a table rest on; empty: they are unknown."""
     if table.unit is not Unit.NODES or table.shares_nodes:
         return ""
-    power, pue = table.power, f", PUE {energy.pue:g}" if energy.pue > 1 else ""
+    power = table.power
+    pue = f", PUE {energy.pue:g}" if energy.pue > 1 else ""
     if power is None:
         watts = f"{energy.node_watts:g}"
         return f"kWh by nameplate: {watts} W a node{pue}" if energy.node_watts else ""
@@ -145,7 +146,8 @@ def grams_between(energy: Energy, begin_s: float, end_s: float) -> float | None:
     except ConfigError:
         return None
     number = min(max(math.ceil((end_s - begin_s) / _SAMPLE_S), 1), _SAMPLES)
-    step_s, last_s = (end_s - begin_s) / number, 2 * times[-1] - times[-2]
+    step_s = (end_s - begin_s) / number
+    last_s = 2 * times[-1] - times[-2]
     found = []
     for i in range(number):
         at_s = begin_s + (i + 0.5) * step_s
@@ -198,7 +200,8 @@ def _series(path: Path, _changed_ns: int, _size: int) -> tuple[list[float], list
     with path.open(newline="", encoding="utf-8") as lines:
         for number, row in enumerate(csv.reader(lines), start=1):
             try:
-                at_s, grams = _moment(row[0]), float(row[1])
+                at_s = _moment(row[0])
+                grams = float(row[1])
             except (ValueError, IndexError):
                 if number == 1 or not row:
                     continue  # its titles

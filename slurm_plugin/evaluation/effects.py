@@ -186,7 +186,8 @@ class PairedRuns:
         predicted = predicted_for(decision, run.nodes)
         if predicted is None or run.state is not JobState.COMPLETED or run.elapsed_s <= 0:
             return
-        key, error = (application, decision.unit), log(run.elapsed_s / predicted[0])
+        key = (application, decision.unit)
+        error = log(run.elapsed_s / predicted[0])
         nodes, before = self._last.get(key, (run.nodes, error))
         self._last[key] = run.nodes, error
         if nodes != run.nodes:
@@ -244,7 +245,8 @@ class EffectTally:
             return None
         rows = [(one, one.off_s(record, pair)) for pair, one in self._waits.items()]
         good = [(one, off_s) for one, off_s in rows if off_s is not None]
-        other_s, off_s = sum(one.other_s for one, _ in good), sum(off for _, off in good)
+        other_s = sum(one.other_s for one, _ in good)
+        off_s = sum(off for _, off in good)
         wait_jobs = sum(one.jobs for one, _ in good)
         return Effect(
             jobs=self.jobs,
@@ -297,7 +299,8 @@ class PromiseTally:
             return
         if application in self._learnt:
             self._since.setdefault(unit, EffectTally(unit)).add(application, decision, run)
-        asked_s, wait_s = decision.request_predicted_s, waited_s(run)
+        asked_s = decision.request_predicted_s
+        wait_s = waited_s(run)
         if asked_s is None or decision.via == FROM_NOTE:  # which says nothing of waits
             return
         expected_s = asked_s + (decision.request_wait_s or 0.0)
@@ -349,7 +352,8 @@ def waits_of(decision: DecisionRow, run: RunRow) -> tuple[float, float] | None:
 
     None where one of them is missing, and for jobs that waited for more than nodes.
     """
-    said_s, was_s = _wait_for(decision, run.nodes), waited_s(run)
+    said_s = _wait_for(decision, run.nodes)
+    was_s = waited_s(run)
     return None if said_s is None or was_s is None else (said_s, was_s)
 
 
@@ -359,13 +363,15 @@ def chooses(decision: DecisionRow) -> bool:
 
 
 def _hours(value_s: float, low_s: float, high_s: float) -> EffectEstimate:
-    low, high = max(low_s, 0.0) / _HOUR_S, high_s / _HOUR_S
+    low = max(low_s, 0.0) / _HOUR_S
+    high = high_s / _HOUR_S
     return EffectEstimate(value=value_s / _HOUR_S, low=low, high=high)
 
 
 def _other(decision: DecisionRow, run: RunRow) -> _Other | None:
     nodes = decision.requested_nodes if decision.applied else decision.nodes
-    predicted, had = predicted_for(decision, nodes), predicted_for(decision, run.nodes)
+    predicted = predicted_for(decision, nodes)
+    had = predicted_for(decision, run.nodes)
     if predicted is None or nodes is None:
         return None
     scale = run.elapsed_s / had[0] if had else 1.0

@@ -71,7 +71,8 @@ def judge(outcomes: Iterable[Comparison], band: config.Band, *, off: bool) -> St
     share = log(min(band.back, band.ratio)) / wide if off and wide else 1.0
     below = median(log(one.low_s / one.predicted_s) for one in last if one.low_s)
     above = median(log(one.high_s / one.predicted_s) for one in last if one.high_s)
-    low, high = share * min(-wide, below), share * max(wide, above)
+    low = share * min(-wide, below)
+    high = share * max(wide, above)
     return Standing(not low <= middle <= high, exp(middle), len(last), exp(low), exp(high))
 
 
@@ -91,12 +92,15 @@ def judge_applications(store: Store, site: config.Config, *, now_s: float) -> li
     """
     since_s = (store.watermarks.get(_STANDINGS) or 0) - _OVERLAP_S
     touched = store.decisions.touched_keys(since_s)
-    judged, turned = list[StandingRow](), list[StandingRow]()
+    judged = list[StandingRow]()
+    turned = list[StandingRow]()
     for found in store.decisions.last_outcomes(touched, site.band.runs * _SPARE):
-        records, standings = store.records.of(found), store.standings.all(found)
+        records = store.records.of(found)
+        standings = store.standings.all(found)
         stood = {(row.level, row.key): row for row in standings}
         for named, pairs in found.items():
-            before, record = stood.get(named), decode_record(records.get(named), Record)
+            before = stood.get(named)
+            record = decode_record(records.get(named), Record)
             if row := _judged(named, pairs, record, site, before, now_s):
                 judged.append(row)
                 turned += [row] if row.off != (before is not None and before.off) else []
@@ -147,7 +151,8 @@ def _breaks(pairs: _Pairs, since_s: float, policy: config.Policy, least: int) ->
     for decision, run in pairs:
         if is_changed(decision) and decision.at_s > since_s:
             tally.add("", decision, run)
-    done, sure = tally.result(WaitAccuracy()), policy.confidence
+    done = tally.result(WaitAccuracy())
+    sure = policy.confidence
     counts = range(done.kept + 1)
     chance = sum(comb(done.jobs, k) * sure**k * (1 - sure) ** (done.jobs - k) for k in counts)
     return done.jobs >= least and chance < _CHANCE

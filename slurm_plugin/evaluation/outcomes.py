@@ -217,7 +217,8 @@ class OutcomeTally:
         self._finished = 0
         self._unchanged: Counter[str] = Counter()
         self._reasons: Counter[tuple[str, str, str, bool]] = Counter()
-        self._all, self._guesses = AccuracyTally(), AccuracyTally()
+        self._all = AccuracyTally()
+        self._guesses = AccuracyTally()
         self._newest: deque[JobOutcome] = deque(maxlen=MOST)
         self._stopped: deque[JobOutcome] = deque(maxlen=MOST)
         self._verdicts: defaultdict[str, AccuracyTally] = defaultdict(AccuracyTally)
@@ -242,8 +243,10 @@ class OutcomeTally:
 
     def add(self, decision: DecisionRow, run: RunRow | None) -> None:
         """Take a decision and its run."""
-        name, at_s = application_of(decision), decision.at_s
-        week, own = self._by_week[number_of(at_s)], self._applications[name]
+        name = application_of(decision)
+        at_s = decision.at_s
+        week = self._by_week[number_of(at_s)]
+        own = self._applications[name]
         self._first_s = at_s if self._first_s is None else min(self._first_s, at_s)
         self._last_s = at_s if self._last_s is None else max(self._last_s, at_s)
         self._reasons[decision.mode, decision.action, decision.reason, decision.applied] += 1

@@ -123,7 +123,8 @@ class UnusedTally:
 
     def _measured(self, sums: _Sums, decision: DecisionRow, run: RunRow) -> Iterator[bool]:
         """Add what was measured of a job; whether advice on any of it was too little."""
-        size, elapsed_s = run.nodes, run.elapsed_s
+        size = run.nodes
+        elapsed_s = run.elapsed_s
         if run.cpu_s:
             yield sums.cpus.add(size, run.cpus, run.cpu_s / elapsed_s, elapsed_s, self._whole)
         if run.gpus and run.gpu_percent is not None:
@@ -160,7 +161,9 @@ class UnusedTally:
 
 def _row(key: tuple[str, str], sums: _Sums) -> Unused:
     account, application = key
-    cpus, gpus, memory = sums.cpus, sums.gpus, sums.memory
+    cpus = sums.cpus
+    gpus = sums.gpus
+    memory = sums.memory
     return Unused(
         account=account,
         application=application,
@@ -200,7 +203,8 @@ class EnergyTally:
     """Adds up jobs that ended; node_cpus: see `predictor.tables.settings`."""
 
     def __init__(self, energy: Energy, node_cpus: Mapping[str, int]) -> None:
-        self._energy, self._node_cpus = energy, node_cpus
+        self._energy = energy
+        self._node_cpus = node_cpus
         #: by account and application: runs, and sums of what is known of them
         self._made: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
 
@@ -227,7 +231,9 @@ class EnergyTally:
         """Sum up what is known, most energy first."""
         rows = []
         for (account, application), sums in self._made.items():
-            kwh, cost, co2_g = sums.get("kwh"), sums.get("cost"), sums.get("co2_g")
+            kwh = sums.get("kwh")
+            cost = sums.get("cost")
+            co2_g = sums.get("co2_g")
             if kwh is None and cost is None:
                 continue
             row = EnergyUse(

@@ -92,7 +92,8 @@ class Occupancy:
         needs: shares that were needed; what is not in it is needed as it is.
         """
         floor = max(min(needs.get(cause, had), had) for cause, had in self.shares.items())
-        level, lost = self.height, dict[Cause, float]()
+        level = self.height
+        lost = dict[Cause, float]()
         while level > floor + _ROUNDING:
             below = [had for had in self.shares.values() if had < level - _ROUNDING]
             cause = next(c for c in _ORDER if self.shares.get(c, 0.0) >= level - _ROUNDING)

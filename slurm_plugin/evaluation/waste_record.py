@@ -76,7 +76,8 @@ class ApplicationRecord:
 
     def shortages_before(self, run: RunRow) -> int:
         """Count the starts that had ended for lack of as much memory, or more, when it began."""
-        start_s, given = float(run.start_s or 0), node_memory(run)
+        start_s = float(run.start_s or 0)
+        given = node_memory(run)
         return sum(end_s <= start_s and had >= given for end_s, had in self._shortages)
 
     def advised(self, run: RunRow, usage: Mapping[Cause, Used]) -> dict[Cause, float]:

@@ -216,7 +216,8 @@ class WasteTally:
         key = run.user, application
         record = self._records.setdefault(key, ApplicationRecord(self.margin))
         shape = self.shapes.get(f"{run.cluster}/{run.partition}", NodeShape())
-        occupied, usage = occupancy_of(run, shape), usage_of(run)
+        occupied = occupancy_of(run, shape)
+        usage = usage_of(run)
         hours = node_hours(run, occupied)
         place = run.user, run.account, application, run.partition
         group = self._groups[place]
@@ -241,12 +242,14 @@ class WasteTally:
         """Whether all of a start bought nothing, by how it and those before it ended."""
         if ran_short(run):
             before = record.shortages_before(run)
-            back, low = hours * (before >= 1), hours * (before >= 2)
+            back = hours * (before >= 1)
+            low = hours * (before >= 2)
             group.causes[Cause.OUT_OF_MEMORY].add(hours, back, low, hours)
         elif run.state in STOPPED:
             group.causes[Cause.STOPPED].add(hours, 0.0, 0.0, 0.0)
         elif run.name and run.state is JobState.FAILED and (before := record.failures_before(run)):
-            back, low = hours * (before >= 2), hours * (before >= 3)
+            back = hours * (before >= 2)
+            low = hours * (before >= 3)
             group.causes[Cause.FAILED].add(hours, back, low, hours)
         else:
             return False

@@ -169,8 +169,10 @@ class Campaign(Generic[_Run]):
         return [run for run in self.program.runs if not run.ended]
 
     def _followed(self, bar: ProgressReport) -> str:
-        moments, resumed = pauses(), False
-        answered_s, heard_s = -math.inf, self.clock()
+        moments = pauses()
+        resumed = False
+        answered_s = -math.inf
+        heard_s = self.clock()
         while True:
             try:
                 if not resumed:
@@ -235,7 +237,8 @@ class Campaign(Generic[_Run]):
 
     def _found(self, run: _Run) -> int | None:
         """Id of a run's job that was not written down, so that it waits on hold."""
-        mark, queue = self.program.mark(run), self._on(run).queue()
+        mark = self.program.mark(run)
+        queue = self._on(run).queue()
         return next((i for i, one in queue.items() if one.waits and one.has(mark)), None)
 
     def _part(self) -> bool:
@@ -270,7 +273,8 @@ class Campaign(Generic[_Run]):
 
     def _look_at(self, where: str) -> list[int]:
         jobs = self.jobs.on(where)
-        queue, over = jobs.queue(), {}
+        queue = jobs.queue()
+        over = {}
         for run in [one for one in self.open if one.where == where]:
             job = queue.get(run.job_id or 0)
             if job is not None:

@@ -54,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
             return 0
         ended = _campaign(bench, leave=args.leave).follow()
     learned = bench.learned()
-    runs, spent_node_h = len(bench.runs), spent(bench.runs)
+    runs = len(bench.runs)
+    spent_node_h = spent(bench.runs)
     if args.json:
         print(json.dumps({"ended": ended, "node_hours": spent_node_h, **asdict(learned)}))
     else:
@@ -167,7 +168,8 @@ def _design(bench: "Workbench", *, as_json: bool) -> str:
     from slurm_plugin.experiments.campaign import Design, spent  # noqa: PLC0415
     from slurm_plugin.experiments.learn.description import in_units  # noqa: PLC0415
 
-    trial, candidates = bench.next(time.time()), len(bench.choices.space.candidates)
+    trial = bench.next(time.time())
+    candidates = len(bench.choices.space.candidates)
     left = bench.description.budget - spent(bench.runs)
     design = Design(
         found=count(candidates, "assignment"), left=left, also={"candidates": candidates}
@@ -233,7 +235,8 @@ def next_steps(
         rows.append((one.time_s, _node_h(one, choices), assignment))
     lines = [""]
     for _, rows in sorted(inputs.items())[:MOST_INPUTS]:
-        fastest, least = min(rows, key=itemgetter(0)), min(rows, key=itemgetter(1, 0))
+        fastest = min(rows, key=itemgetter(0))
+        least = min(rows, key=itemgetter(1, 0))
         named = {"fastest": fastest} | ({"least node-hours": least} if least != fastest else {})
         for name, (time_s, node_h, chosen) in named.items():
             comment = f"--comment=nimo:{description.tag(chosen)}"

@@ -205,7 +205,8 @@ class Collector:
     def __init__(
         self, members: Sequence[Member], settings: ProbeSettings, *, key: bytes = b""
     ) -> None:
-        self._members, self._settings = members, settings
+        self._members = members
+        self._settings = settings
         self._ask = partial(wire.ask, key=key, timeout_s=settings.timeout_s)
         self._read: dict[str, tuple[str, int]] = {}
 

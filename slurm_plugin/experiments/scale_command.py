@@ -36,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
             print(_design(study, as_json=args.json))
             return 0
     else:
-        settings, path = _settings(args), folder / _FILE
+        settings = _settings(args)
+        path = folder / _FILE
         if path.exists():
             if any(one.job_id or not one.ended for one in Study(path).runs):
                 said = "--resume goes on, --directory: another one"
@@ -50,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
     from slurm_plugin.experiments.scale import study_folder  # noqa: PLC0415
 
     results = made.results_of(study)
-    used, word = spent(study.runs), study.settings.sizes.word
+    used = spent(study.runs)
+    word = study.settings.sizes.word
     if args.json:
         print(made.as_json(results, why, used))
     else:
@@ -109,7 +111,8 @@ def _line(run: "StudyRun") -> str:
 def _design(study: "Study", *, as_json: bool) -> str:
     from slurm_plugin.experiments.campaign import Design, spent  # noqa: PLC0415
 
-    run, settings = study.next(time.time()), study.settings
+    run = study.next(time.time())
+    settings = study.settings
     design = Design(
         found=f"counts: {', '.join(map(str, settings.counts))}",
         left=settings.budget - spent(study.runs),

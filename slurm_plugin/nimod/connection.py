@@ -101,7 +101,8 @@ class Connection:
 
     def undone(self) -> list[Callable[[], None]]:
         """Give away the work that could wait, in its order."""
-        undone, self._undone = self._undone, []
+        undone = self._undone
+        self._undone = []
         return undone
 
     def deliver(self, answer: bytes) -> bool:
@@ -149,7 +150,8 @@ class Connection:
 
     def _give_up(self) -> None:
         if self._taken is not None:
-            taken, self._taken = self._taken, None
+            taken = self._taken
+            self._taken = None
             taken()
 
     def _answer(self, line: bytes) -> None:
@@ -157,11 +159,13 @@ class Connection:
         if self._received and line.isspace():
             return  # what it announced is here already
         reply = self._respond(line, self.uid)
-        self.quiet, self.awake = self.quiet or reply.quiet, reply.awake
+        self.quiet = self.quiet or reply.quiet
+        self.awake = reply.awake
         self.informs = self.first and self.quiet and not reply.data
         if reply.afterwards is not None:
             self._undone.append(reply.afterwards)
-        self.query, self._taken = reply.query, reply.taken
+        self.query = reply.query
+        self._taken = reply.taken
         if reply.data:
             self._send(reply.data)
         if reply.last:

@@ -216,7 +216,8 @@ class Daemon:
         self._errands.submit(work).add_done_callback(done)
 
     def _status(self) -> Status:
-        cluster, made_s = self._service.cluster, self._outlooks.made_s
+        cluster = self._service.cluster
+        made_s = self._outlooks.made_s
         return Status(
             release=version("nimo-slurm"),
             identities=len(self._service.tables),

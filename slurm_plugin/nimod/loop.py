@@ -72,7 +72,8 @@ class Loop:
     ) -> None:
         self._listeners = (listener,) if reserved is None else (reserved, listener)
         self._limiter = doorman
-        self._clock, self._cpu_clock = clock, cpu_clock
+        self._clock = clock
+        self._cpu_clock = cpu_clock
         self.longest_s = 0.0
         self._selector = selectors.DefaultSelector()
         self._calls: deque[Callable[[], None]] = deque()
@@ -349,7 +350,8 @@ class Loop:
             self._served_first(peer)
         else:
             self._turn += 1
-            peer.turn, peer.served_s = self._turn, self._clock()
+            peer.turn = self._turn
+            peer.served_s = self._clock()
         if peer.writing is not was_writing:
             events = selectors.EVENT_WRITE if peer.writing else selectors.EVENT_READ
             self._selector.modify(peer, events, peer)

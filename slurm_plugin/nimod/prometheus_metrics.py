@@ -137,7 +137,8 @@ def of_store(
     try:
         with store() as opened:
             yield from _stored(opened, file)
-            tally, since_s = OutcomeTally(confidence=0.9), time.time() - days * _DAY_S
+            tally = OutcomeTally(confidence=0.9)
+            since_s = time.time() - days * _DAY_S
             for pair in opened.decisions.with_outcomes(DecisionSelection(since_s=since_s)):
                 tally.add(*pair)
             yield from _outcomes(tally.report())
@@ -200,8 +201,10 @@ class _Collector(Collector):
     """What `prometheus_client` asks at each scrape; made anew after a while only."""
 
     def __init__(self, collect: Callable[[], Iterable[core.Metric]], keep_s: float = 0.0) -> None:
-        self._collect, self._keep_s = collect, keep_s
-        self._made_s, self._made = -inf, list[core.Metric]()
+        self._collect = collect
+        self._keep_s = keep_s
+        self._made_s = -inf
+        self._made = list[core.Metric]()
 
     def collect(self) -> Iterable[core.Metric]:
         now_s = time.monotonic()

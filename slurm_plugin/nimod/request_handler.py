@@ -186,7 +186,8 @@ class RequestHandler:
             self.answered += 1
             pending = self.pending(self.names.account(uid), question)
             return Reply(query=pending.query, taken=pending.taken)
-        began, book = time.perf_counter(), None
+        began = time.perf_counter()
+        book = None
         message: Answer | Status
         try:
             with local_time_of(ask.utc_offsets):
@@ -234,7 +235,8 @@ class RequestHandler:
 
     def _prepare(self, ask: Ask, uid: int, *, trusted: bool) -> Answer:
         """Decide on what a peer is about to submit, always as itself."""
-        user, now_s = self.names.cached(uid), time.time()
+        user = self.names.cached(uid)
+        now_s = time.time()
         if ask.one_way and not is_ticket(ask.ticket):
             return Answer(ok=False, error=f"no ticket: {ask.ticket!r}")
         try:

@@ -177,7 +177,9 @@ class StoreLink:
             _log.error("store %s %s; %d decisions wait", self.url, change, self.pending)
             self.changed_s = self.clock()
             self._store.close()
-            self._store, self._version, self._standings = None, None, -1
+            self._store = None
+            self._version = None
+            self._standings = -1
             # The last ones may have gone into what is there no more; none is written twice.
             self._waiting.extendleft(reversed(self._written))
         if self._store is not None and self._store.read_only:
@@ -206,7 +208,8 @@ class StoreLink:
 
     def _exchange_record(self, store: Store) -> None:
         """Read the record of waits once the cluster's name is read, and write what is new in it."""
-        outlooks, cluster = self.wait_record, self.cluster()
+        outlooks = self.wait_record
+        cluster = self.cluster()
         if outlooks is None or not cluster:
             return
         if not self._record_read:
@@ -267,7 +270,8 @@ class StoreLink:
             yield str(error)
 
     def _read(self, store: Store) -> None:
-        version, standings = store.fits.version(), store.standings.version()
+        version = store.fits.version()
+        standings = store.standings.version()
         if (version, standings) == (self._version, self._standings):
             return
         off = store.standings.off()
@@ -289,7 +293,9 @@ class StoreLink:
             tables = renewed(_in_slices(store.fits.payloads(since), pause), some=since is not None)
             if len(tables) != store.fits.count():  # others are gone
                 tables = renewed(_in_slices(store.fits.payloads(), pause))
-        self._published, self._version, self._standings = tables, version, standings
+        self._published = tables
+        self._version = version
+        self._standings = standings
         self.publish(tables)
 
 

@@ -58,7 +58,8 @@ def bounded_rows(
     cut: leave off what is too much.
     Raises AnswerTooLong: they are too long together.
     """
-    made, left = [], MAX_ANSWER_BYTES - _BESIDE_ROWS
+    made = []
+    left = MAX_ANSWER_BYTES - _BESIDE_ROWS
     for row in rows:
         data = _encoder.encode(row)
         left -= len(data) + 1

@@ -209,7 +209,8 @@ class WaitTally:
     """Adds up predicted waits, starts at once and others apart."""
 
     def __init__(self) -> None:
-        self._at_once, self._waiting = _Kind(), _Kind()
+        self._at_once = _Kind()
+        self._waiting = _Kind()
 
     def add(self, predicted_s: float, actual_s: float) -> None:
         """Take a job."""

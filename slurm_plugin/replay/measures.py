@@ -55,7 +55,8 @@ def guard_held(
         requests.
     """
     submit = workload.submit_s[moved]
-    before, after = rigid.end_s[moved] - submit, other.end_s[moved] - submit
+    before = rigid.end_s[moved] - submit
+    after = other.end_s[moved] - submit
     held = after <= ratio * before + allowance_s
     return float(held.mean()) if len(held) else 1.0
 
@@ -79,7 +80,8 @@ def measure(
 
 def utilisation(workload: Workload, schedule: ReplaySchedule) -> float:
     """Share of the cluster's node time in use, from the first submission to the last one."""
-    begin, until = float(workload.submit_s[0]), float(workload.submit_s[-1])
+    begin = float(workload.submit_s[0])
+    until = float(workload.submit_s[-1])
     inside = np.minimum(schedule.end_s, until) - np.maximum(schedule.start_s, begin)
     used = float(schedule.nodes @ np.maximum(inside, 0.0))
     return used / (workload.cluster_nodes * max(until - begin, 1.0))
@@ -94,7 +96,8 @@ def compare(
     """Compare a schedule to that of the jobs' own requests, over the jobs that ``of`` selects."""
     chosen = slice(None) if of is None else of
     submit = workload.submit_s[chosen]
-    before, after = rigid.end_s[chosen] - submit, other.end_s[chosen] - submit
+    before = rigid.end_s[chosen] - submit
+    after = other.end_s[chosen] - submit
     worse = after > np.maximum(WORSE * before, before + WORSE_S)
     return ReplayComparison(
         response_ratio=_ratio(_mean(after), _mean(before)),

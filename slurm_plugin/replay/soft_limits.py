@@ -74,7 +74,8 @@ def replay_limits(
 
     report: called after each replay, with its number of jobs.
     """
-    rules, limits = config.time_limit, work.limit_s
+    rules = config.time_limit
+    limits = work.limit_s
     ended = _run(work, limits)
     tables = list(_tables(work, settings, config.sharing.own_runs))
     ways: dict[tuple[str, float | None], Floats] = {("user", None): limits}
@@ -115,7 +116,8 @@ def _figures(
     method: str,
     quantile: float | None,
 ) -> LimitFigures:
-    waits, base = after.start_s - work.submit_s, before.start_s - work.submit_s
+    waits = after.start_s - work.submit_s
+    base = before.start_s - work.submit_s
     turnaround = (waits + work.run_s) / (base + work.run_s)
     middle = len(work) // 2
     groups: dict[str, list[int]] = defaultdict(list)
@@ -165,7 +167,8 @@ def _tables(
 def _found(
     row: RunRow, past: Mapping[tuple[KeyLevel, str], "_Past"], own_runs: int
 ) -> tuple[PredictionTable, int] | None:
-    identity, now_s = row.identity, float(row.submit_s)
+    identity = row.identity
+    now_s = float(row.submit_s)
     of_it = [past[level, key] for level in KeyLevel if (key := identity.key(level))]
     payloads = [one for each in of_it for one in each.payloads(now_s)]
     layouts = layouts_of_run(row)
@@ -186,9 +189,13 @@ class _Past:
     def __init__(
         self, level: KeyLevel, key: str, rows: Sequence[RunRow], settings: TableSettings
     ) -> None:
-        self._level, self._key, self._rows, self._settings = level, key, rows, settings
+        self._level = level
+        self._key = key
+        self._rows = rows
+        self._settings = settings
         self._ends = [float(row.end_s or 0) for row in rows]
-        self._count, self._fitted_s = 0, -_HOUR_S
+        self._count = 0
+        self._fitted_s = -_HOUR_S
         self._payloads: list[tuple[str, str, str]] = []
         self._records: dict[str, Record] = {}
 
@@ -203,5 +210,6 @@ class _Past:
             self._records = {one.key: one.record for one in fitted}
             tables = [one.table for one in fitted if one.table is not None]
             self._payloads = [(one.level, one.key, encode(one)) for one in tables]
-            self._count, self._fitted_s = ended, now_s
+            self._count = ended
+            self._fitted_s = now_s
         return self._payloads

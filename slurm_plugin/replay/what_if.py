@@ -127,7 +127,8 @@ class ClusterViewer:
 
     def _expected(self, now_s: float) -> NodeAvailability:
         """Nodes free over time if each job takes as long as it is expected to."""
-        engine, expected_s = self.engine, self.expected_s
+        engine = self.engine
+        expected_s = self.expected_s
         there = zip(engine.running_jobs, engine.releases(), strict=True)
         releases = [
             (min(start_s + max(expected_s[job], _OVERDUE * (now_s - start_s)), limit_s), nodes)
@@ -279,7 +280,8 @@ class ObservedArrivals:
     def demand(self, now_s: float) -> ArrivalDemand:
         """Give the demand at a moment, as shares of the cluster; moments must not go back."""
         if self._next <= len(self._submits) and self._submits[self._next - 1] < now_s:
-            work, count = self._workload, bisect_right(self._submits, now_s)
+            work = self._workload
+            count = bisect_right(self._submits, now_s)
             made = arrival_demand(
                 self._submits[:count], work.nodes[:count].tolist(), work.run_s[:count].tolist()
             )
@@ -387,7 +389,8 @@ def gain_of_proven(what_if: WhatIf, rules: PolicySettings) -> Gain:
     opened = what_if.proven()
     if not opened.moldable.any():
         return Gain()
-    outcome, asked = opened.under(rules), opened.rigid()
+    outcome = opened.under(rules)
+    asked = opened.rigid()
     own, other = (measure(opened.workload, s, outcome.moved) for s in (asked, outcome.schedule))
     return Gain(
         jobs=own.jobs,

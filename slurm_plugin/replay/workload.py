@@ -120,7 +120,8 @@ def recent_mean(workload: Workload) -> list[float]:
     last: dict[str, deque[tuple[float, float]]] = defaultdict(lambda: deque(maxlen=8))
     predicted = []
     for job, limit_s in enumerate(workload.limit_s.tolist()):
-        now, user = workload.submit_s[job], workload.users[job]
+        now = workload.submit_s[job]
+        user = workload.users[job]
         ended = [run_s for end_s, run_s in last[user] if end_s <= now][-2:]
         predicted.append(min(sum(ended) / len(ended), limit_s) if ended else limit_s)
         run_s = float(workload.run_s[job])

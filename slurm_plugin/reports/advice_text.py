@@ -101,7 +101,8 @@ def _around(advice: Advice) -> list[Row]:
     Of counts that were run, powers of two, the first and the last, the recommended one, and the
     one where a run would make the prediction surer.
     """
-    rows, row = advice.rows, answered(advice)
+    rows = advice.rows
+    row = answered(advice)
     ends = {rows[0].nodes, rows[-1].nodes} if rows else set()
     worth = [
         one
@@ -302,7 +303,8 @@ def _columns(advice: Advice, now_s: float) -> list[cols.Column]:
         any(getattr(row, name) is not None for row in advice.rows)
         for name in ("wait_s", "wait_high_s", "chance")
     )
-    curve, dated = not advice.guess, bool(advice.deadline_s)
+    curve = not advice.guess
+    dated = bool(advice.deadline_s)
     costs = any(row.cost or row.kwh for row in advice.rows)
     return [
         _MARKED,
@@ -447,7 +449,8 @@ def _long_waits(advice: Advice, shown: Sequence[Row]) -> str:
             found.append((row.nodes, soonest.nodes))
     if not found:
         return ""
-    few, many = found[0][0], found[-1][0]
+    few = found[0][0]
+    many = found[-1][0]
     which = advice.unit.counted(many) if few == many else f"{few} to {many} {advice.unit.plural}"
     return (
         f"On {which} the wait is longer than on {found[-1][1]}: the time limit does not fit before "

@@ -61,7 +61,8 @@ def bars(
     longest = max((bar.value for bar in data), default=0.0) or 1.0
     marks: list[Mark] = []
     for i, bar in enumerate(data):
-        y, label = i * _LINE, printable(bar.label)
+        y = i * _LINE
+        label = printable(bar.label)
         if len(label) > _LONGEST:
             label = f"{label[: _LONGEST - 1]}…"
         length = (width - tail) * bar.value / longest
@@ -90,7 +91,8 @@ def columns(
 
     With a guide the labels are bounds: each stands below the left end of its column.
     """
-    height, base = 210, 180
+    height = 210
+    base = 180
     step = min((WIDTH - 20) / max(len(data), 1), _WIDEST)
     widest = max((len(bar.text) for bar in data), default=1) * LETTER
     highest = max((bar.value for bar in data), default=0.0) or 1.0
@@ -103,7 +105,8 @@ def columns(
         name = f"from {bar.label}" if guide is not None and i else bar.label
         spots.append(Spot(short(x + step / 2), short(base - tall), f"{name}: {bar.text}"))
         if bar.value:
-            top, width = short(base - tall), short(step - 2)
+            top = short(base - tall)
+            width = short(step - 2)
             drawn: list[Mark] = [Box(bar.look, short(x + 1), top, width, short(tall))]
             if widest < step:
                 drawn.append(ChartLabel("middle", short(x + step / 2), top - 5, bar.text))
@@ -122,7 +125,8 @@ def against_nominal(
 ) -> Chart:
     """Draw pairs of a nominal and a realised share: the mark is the nominal one."""
     pairs = list(shares)
-    left, right = 44.0, WIDTH - 66.0
+    left = 44.0
+    right = WIDTH - 66.0
     marks: list[Mark] = []
     for i, (nominal, real) in enumerate(pairs):
         y = i * 44 + 8
@@ -224,7 +228,8 @@ def scatter(
         marks.append(label)
     kinds = {"run": pictures.RUN, "change": pictures.ASKED, "second": pictures.RECOMMENDED}
     for x, y, look in points:
-        at, form = place(x, y), FORMS.get(kinds[look])
+        at = place(x, y)
+        form = FORMS.get(kinds[look])
         marks.append(ChartPath(f"mark {look}", form.format(*at)) if form else Dot("run", *at, 4))
     drawn = [look for look in names if any(look == one for _, _, one in points)]
     said = "; ".join(

@@ -49,7 +49,8 @@ def sheet(charts: Sequence[Chart], title: str, caption: str = "") -> Chart:
     y += max(chart.height for chart in charts) + _MARGIN
     key, rows = _key(charts[0], inner)
     marks.append(Group(_MARGIN, y, key))
-    width, height = inner + 2 * _MARGIN, round(y + rows * _LINE)
+    width = inner + 2 * _MARGIN
+    height = round(y + rows * _LINE)
     described = " ".join(chart.description for chart in charts)
     paper = Box("paper", 0, 0, width, height)
     return Chart(title, described, [paper, *marks], height, width=width)

@@ -154,7 +154,8 @@ def corners(data: str) -> Iterator[tuple[str, float, float]]:
             case "V":
                 y = base_y + numbers[0]
             case _:
-                x, y = base_x + numbers[0], base_y + numbers[1]
+                x = base_x + numbers[0]
+                y = base_y + numbers[1]
         if letter.upper() == "M":
             begin = (x, y)
         yield "M" if letter.upper() == "M" else "L", x, y

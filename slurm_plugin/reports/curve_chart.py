@@ -68,7 +68,8 @@ def curve(picture: pictures.Picture, *, width: int = WIDTH, height: int = HEIGHT
         upright = f"M{frame.x(picture.knee)} {frame.TOP}V{frame.base}"
         marks.append(ChartPath("guide", upright))
     for size, time_s, tried in picture.runs:
-        x, y = frame.x(size), frame.y(time_s)
+        x = frame.x(size)
+        y = frame.y(time_s)
         marks.append(_cross(x, y) if tried else Dot("run", x, y, 2.5))
     if picture.asked_nodes:
         marks.append(ChartPath("change", frame.line(picture.asked_nodes, picture.asked_s)))
@@ -106,7 +107,8 @@ def _curve_spots(frame: "LogFrame", picture: pictures.Picture) -> Iterator[Spot]
         x = frame.x(nodes)
         if x - last_x < _APART and nodes not in marked:
             continue
-        last_x, said = x, []
+        last_x = x
+        said = []
         if times := predicted.get(nodes):
             share = percent(picture.confidence)
             said.append(
@@ -178,12 +180,14 @@ class LogFrame:
 
     def x(self, nodes: float) -> float:
         """Place of a count."""
-        low, high = math.log(self.few / 1.1), math.log(self.many * 1.1)
+        low = math.log(self.few / 1.1)
+        high = math.log(self.many * 1.1)
         return short(self.LEFT + (self.right - self.LEFT) * (math.log(nodes) - low) / (high - low))
 
     def y(self, time_s: float) -> float:
         """Place of a duration; what is out of range stands at the edge."""
-        low, high = math.log(self.low_s / 1.1), math.log(self.high_s * 1.1)
+        low = math.log(self.low_s / 1.1)
+        high = math.log(self.high_s * 1.1)
         share = (math.log(max(time_s, 1e-9)) - low) / (high - low)
         return short(self.base - (self.base - self.TOP) * min(max(share, 0.0), 1.0))
 
@@ -216,9 +220,12 @@ class LogFrame:
     ) -> list[Mark]:
         """Fill what lies between two lines."""
         if len(nodes) == 1:
-            x, top, base = self.x(nodes[0]), self.y(high[0]), self.y(low[0])
+            x = self.x(nodes[0])
+            top = self.y(high[0])
+            base = self.y(low[0])
             return [ChartPath("edge", f"M{x - 5} {top}h10M{x} {top}V{base}M{x - 5} {base}h10")]
-        below, back = self.line(nodes, low), self.line(nodes[::-1], high[::-1]).removeprefix("M")
+        below = self.line(nodes, low)
+        back = self.line(nodes[::-1], high[::-1]).removeprefix("M")
         edges = below + self.line(nodes, high)
         return [ChartPath("band", f"{below}L{back}Z"), ChartPath("edge", edges)]
 
@@ -228,7 +235,8 @@ def _in_words(picture: pictures.Picture) -> str:
     points = ", ".join(f"{p.nodes} {unit} {duration_text(p.time_s)}" for p in picture.observed)
     text = f"Observed run times: {points}."
     if picture.nodes:
-        few, many = picture.nodes[0], picture.nodes[-1]
+        few = picture.nodes[0]
+        many = picture.nodes[-1]
         if few == many:
             where = picture.unit.counted(few)
             text += f" Predicted: {duration_text(picture.median_s[0])} on {where}."
@@ -238,7 +246,8 @@ def _in_words(picture: pictures.Picture) -> str:
             f"{duration_text(picture.median_s[-1])} on {many} {unit}."
         )
     if picture.asked_nodes:
-        few, many = picture.asked_nodes[0], picture.asked_nodes[-1]
+        few = picture.asked_nodes[0]
+        many = picture.asked_nodes[-1]
         text += (
             f" A job that asks for {picture.asked} takes {duration_text(picture.asked_s[0])} on "
             f"{few} and {duration_text(picture.asked_s[-1])} on {many}."
@@ -252,8 +261,12 @@ def _cross(x: float, y: float) -> ChartPath:
 
 def _samples(what: str) -> list[Mark]:
     """Draw what a key shows of a kind of mark, as in the chart."""
-    middle, y, top, bottom = KEY_WIDTH / 2, -4.0, -11.0, 3.0
-    level, upright = f"M0 {y}H{KEY_WIDTH}", f"M{middle} {top}V{bottom}"
+    middle = KEY_WIDTH / 2
+    y = -4.0
+    top = -11.0
+    bottom = 3.0
+    level = f"M0 {y}H{KEY_WIDTH}"
+    upright = f"M{middle} {top}V{bottom}"
     area = bottom - top
     samples: dict[str, list[Mark]] = {
         pictures.OBSERVED: [ChartPath("spread", upright), Dot("observed", middle, y, 3.5)],

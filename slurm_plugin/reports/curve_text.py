@@ -55,7 +55,8 @@ def render(
     energy: power, prices and CO2e; ``now_s``: present, seconds since the epoch.
     Raises NoColumn: the options name a column that there is not.
     """
-    energy, job = energy or Energy(), of_usual_job(prediction)
+    energy = energy or Energy()
+    job = of_usual_job(prediction)
     word = prediction.unit.word
     head = [
         *title_lines(prediction, job, verbose=verbose),
@@ -93,7 +94,8 @@ def title_lines(
 
     job: the table of its usual job.
     """
-    label, runs = fmt.printable(prediction.label), fmt.count(prediction.runs, "run")
+    label = fmt.printable(prediction.label)
+    runs = fmt.count(prediction.runs, "run")
     lines = [f"{label}: {runs}, recognised by {fmt.RECOGNISED[prediction.level]}"]
     if prediction.node_type:
         lines.insert(0, f"nodes of the type {fmt.printable(prediction.node_type)}")
@@ -106,7 +108,8 @@ def _asked(job: PredictionTable) -> list[str]:
     """Say which job the rows are; nothing where they are jobs as they were asked for."""
     if not job.asked:
         return []
-    where, learnt = job.unit.counted(job.asked), job.change.learnt if job.change else ()
+    where = job.unit.counted(job.asked)
+    learnt = job.change.learnt if job.change else ()
     lines = [f"predicted run times of jobs that ask for {where}, on other counts"]
     if learnt:
         lines.append(f"learnt on {job.unit.several(learnt)}")

@@ -130,7 +130,8 @@ class _Amounts:
 
         asked: what a run that is short is given next.
         """
-        least, room = self.quantile(share), enough_for(self.pairs, asked)
+        least = self.quantile(share)
+        room = enough_for(self.pairs, asked)
         return None if least is None or room is None else max(room, self._most())
 
     def _most(self) -> float:
@@ -264,7 +265,8 @@ def bounded(need: Need, state: RawState) -> Need:
     nodes = [node for node in state.nodes if need.partition in node.partitions]
     if part is None or not nodes:
         return need
-    cpus, mem_mib = max(node.cpus for node in nodes), max(node.mem_mib for node in nodes)
+    cpus = max(node.cpus for node in nodes)
+    mem_mib = max(node.mem_mib for node in nodes)
     # Slurm has 1 MiB where a site tells it nothing.
     most_mib = lower_of(part.max_mem_node_mib, mem_mib if mem_mib > 1 else None)
     most_mem = most_mib * _MIB if most_mib else None

@@ -56,7 +56,8 @@ def happened(run: EndedJob, lack: Lack) -> str:
     elif lack is Lack.TIME and run.limit_s:
         details.append(f"of {duration_text(run.limit_s)}")
     elif lack is Lack.MEMORY:
-        had, used = node_memory(run) // _MIB, node_need(run) // _MIB
+        had = node_memory(run) // _MIB
+        used = node_need(run) // _MIB
         amounts = [f"with {had} MiB on a node"] if had else []
         amounts += [f"{used} MiB measured"] if used else []
         details.append(", ".join(amounts))

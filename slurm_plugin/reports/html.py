@@ -52,7 +52,8 @@ def for_page(table: Table, most: int | None = None) -> Table:
     columns = [one for one in table.columns if one.on_page]
     if len(columns) > _WIDEST:
         return _turned(table)
-    rows, note = table.rows[:most], table.note
+    rows = table.rows[:most]
+    note = table.note
     if left_out := len(table.rows) - len(rows):
         note = f"{note} {left_out} more are left out here.".strip()
     return replace(table, columns=columns, rows=rows, note=note)

@@ -62,9 +62,12 @@ def input_time(rows: Sequence[RunRow], fewest: int, cover: Cover) -> InputTime |
     ]
     if len(runs) < 2 * fewest:
         return None
-    shorter, inside, before = [], 0, 0
+    shorter = []
+    inside = 0
+    before = 0
     for number in range(fewest, len(runs)):
-        earlier, run = runs[:number], runs[number]
+        earlier = runs[:number]
+        run = runs[number]
         one_for_all_s = cover([one.time_s for one in earlier])
         limit_s = _fit(earlier, cover).limit_s(run.input_mib)
         shorter.append(log(one_for_all_s / limit_s))
@@ -100,7 +103,8 @@ def _line(runs: Sequence[SizedRun]) -> tuple[float, float]:
     """Fit times as a fixed part and one by input; the sum of squared relative errors is least."""
     ones = [1 / run.time_s for run in runs]
     sizes = [run.input_mib / run.time_s for run in runs]
-    aa, bb = sum(x * x for x in ones), sum(x * x for x in sizes)
+    aa = sum(x * x for x in ones)
+    bb = sum(x * x for x in sizes)
     ab = sum(x * y for x, y in zip(ones, sizes, strict=True))
     determinant = aa * bb - ab * ab
     if determinant > 1e-9 * aa * bb:

@@ -63,7 +63,8 @@ def _draw(axes: Axes, marks: Iterable[Mark], right: float, down: float) -> None:
         elif isinstance(mark, ChartLabel):
             _write(axes, mark, right, down)
         else:
-            x, y = getattr(mark, "x", 0.0), getattr(mark, "y", 0.0)
+            x = getattr(mark, "x", 0.0)
+            y = getattr(mark, "y", 0.0)
             _draw(axes, mark.marks, right + x, down + y)
 
 

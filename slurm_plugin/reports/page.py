@@ -78,7 +78,8 @@ def figures(report: OutcomeReport) -> list[Figure]:
         return []
     made = []
     if one := report.accuracy:
-        runs, above = count(one.runs, "run"), f"median; {percent(one.longer)} above 1"
+        runs = count(one.runs, "run")
+        above = f"median; {percent(one.longer)} above 1"
         made = [
             Figure("Mean error (MAPE)", percent(one.mape, 1), f"of {runs} with a prediction"),
             Figure("Actual / predicted", f"{one.bias:.2f}", above),

@@ -148,7 +148,8 @@ def _lane_marks(scale: _Scale, lane: Lane, top: float) -> Iterator[Mark]:
     x = scale.x(lane.start_s)
     end = scale.x(lane.start_s + (lane.limit_s or scale.last_s))
     yield Box(lane.look, x, middle - 6, short(max(end - x, 3.0)), 12)
-    low, high = scale.x(lane.low_s), scale.x(lane.high_s)
+    low = scale.x(lane.low_s)
+    high = scale.x(lane.high_s)
     if high - low > 1:
         last = "m0 -4v8" if lane.high_s <= scale.last_s else "m-5 -4l5 4l-5 4"
         yield ChartPath("spread", f"M{low} {middle - 4}v8M{low} {middle}H{high}{last}")

@@ -115,7 +115,8 @@ def verdict(report: ReplayReport) -> str:
             f"its present value at best; it should be below {1 - WORTH:.2f}. "
             f"{_bystanders(present or report.results)}"
         ).rstrip()
-    policy, everybody = suggestion.setting.policy, suggestion.everybody
+    policy = suggestion.setting.policy
+    everybody = suggestion.everybody
     same = policy == report.present
     settings = f"price {policy.price:g} and guard_ratio {policy.guard_ratio:g}"
     if policy.bystanders is Bystanders.EACH:
@@ -179,7 +180,8 @@ def _slower(results: Sequence[Result], *, several: bool) -> str:
 def _unlucky(results: Sequence[Result], *, several: bool) -> str:
     """Say how many single rigid jobs take far longer, where that is more than chance does."""
     worst = max(results, key=lambda one: one.rigid.much_worse - one.much_worse_by_chance)
-    share, chance = worst.rigid.much_worse, worst.much_worse_by_chance
+    share = worst.rigid.much_worse
+    chance = worst.much_worse_by_chance
     if share - chance <= UNLUCKY:
         return ""
     at_load = f" at load {worst.load:.2f}" if several else ""

@@ -41,13 +41,15 @@ Place = tuple[float, float]
 
 def size_of(columns: int, rows: int) -> dict[str, int]:
     """Width and height of a chart that fills so much of a terminal, its labels counted."""
-    wide, tall = max(columns, _LEAST_COLUMNS) * _WIDE, max(rows, _LEAST_ROWS) * _TALL
+    wide = max(columns, _LEAST_COLUMNS) * _WIDE
+    tall = max(rows, _LEAST_ROWS) * _TALL
     return {"width": int(wide), "height": int(tall) + 2}  # its base line is between two rows
 
 
 def draw(chart: Chart, caption: str = "") -> str:
     """Draw a chart with its title and its key."""
-    columns, rows = int(chart.width / _WIDE), int(chart.height / _TALL)
+    columns = int(chart.width / _WIDE)
+    rows = int(chart.height / _TALL)
     canvas = _Canvas(columns, rows)
     for mark in chart.marks:
         canvas.draw(mark)
@@ -92,7 +94,8 @@ class _Canvas:
         return self.weak.get(cell, " ")
 
     def _cell(self, x: float, y: float) -> tuple[int, int]:
-        column, row = int(x / _WIDE), int(y / _TALL)
+        column = int(x / _WIDE)
+        row = int(y / _TALL)
         return min(max(column, 0), self.width - 1), min(max(row, 0), self.height - 1)
 
     def _write(self, label: ChartLabel) -> None:
@@ -118,7 +121,8 @@ class _Canvas:
         if sign := _SIGNS.get(path.look):
             _, x, y = next(corners(path.data))
             if path.look == "try":  # a cross begins at its corner
-                x, y = x + _DOT, y + _DOT
+                x = x + _DOT
+                y = y + _DOT
             self.signs[self._cell(x, y)] = sign
         elif path.look == "band":
             self._fill([(x, y) for _, x, y in corners(path.data)], _WEAK["band"])
@@ -149,7 +153,8 @@ class _Canvas:
                 if min(x, other_x) <= middle < max(x, other_x)
             )
             for top, base in zip(edges[::2], edges[1::2], strict=False):
-                first, last = self._cell(middle, top)[1], self._cell(middle, base)[1]
+                first = self._cell(middle, top)[1]
+                last = self._cell(middle, base)[1]
                 for row in range(first, last + 1):
                     self.weak[column, row] = sign
 

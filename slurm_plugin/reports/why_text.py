@@ -79,7 +79,8 @@ def explain_run(run: RunRow, table: PredictionTable | None) -> str:
     if run.earlier:
         lines.append(_restarts(run.starts))
     if table is not None and covers(table, nodes := table.unit.size_of(run) or 0):
-        one, where = at(table, nodes), table.unit.counted(nodes)
+        one = at(table, nodes)
+        where = table.unit.counted(nodes)
         span = f"{fmt.percent(one.level)} of runs: {duration_range(one.low_s, one.high_s)}"
         lines.append(
             f"Such jobs on {where} take {duration_text(one.time_s)} ({span}), by "
@@ -96,7 +97,8 @@ def _restarts(starts: Sequence[Start]) -> str:
 
 
 def _request(one: DecisionRow, job_id: int) -> str:
-    low, high = one.min_nodes, one.max_nodes
+    low = one.min_nodes
+    high = one.max_nodes
     nodes = "no node count" if low is None else fmt.count(low, "node")
     if low is not None and high is not None and high != low:
         nodes = f"{low} to {high} nodes"
@@ -187,7 +189,9 @@ def size_given(one: DecisionRow) -> str:
     """Write the count that a job gets, or would, in place of what it asks for; empty: of none."""
     if one.action != "set" or one.nodes is None:
         return ""
-    size, low, high = Unit(one.unit).counted(one.nodes), one.min_nodes, one.max_nodes
+    size = Unit(one.unit).counted(one.nodes)
+    low = one.min_nodes
+    high = one.max_nodes
     if one.nodes != one.requested_nodes:
         return f"{size} instead of {one.requested_nodes or '-'}"
     # What Slurm would have given then, too; but the job waited for as many.

@@ -130,7 +130,8 @@ def notify(state: str, environ: Mapping[str, str] = os.environ) -> bool:
 
 def watchdog_s(environ: Mapping[str, str] = os.environ) -> float | None:
     """Seconds within which systemd wants a sign of life; None when it does not."""
-    interval, pid = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
+    interval = environ.get("WATCHDOG_USEC", "")
+    pid = environ.get("WATCHDOG_PID", "")
     if not interval.isdecimal() or (pid and pid != str(os.getpid())):
         return None
     return int(interval) / 1e6 or None

@@ -34,7 +34,8 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
 
 def propose(installation: Installation) -> Answers:
     """Take from Slurm the cluster's name and how far back its accounting goes."""
-    purge_after, first_days = purge_days(installation), Answers().first_days
+    purge_after = purge_days(installation)
+    first_days = Answers().first_days
     return Answers(
         cluster=installation.slurm.get("ClusterName", ""),
         first_days=first_days if purge_after is None else max(1, min(first_days, int(purge_after))),
@@ -136,9 +137,11 @@ def with_values(text: str, values: Mapping[str, str]) -> str:
     >>> with_values("fit:\n  workers: 0  # processes\n", {"fit.workers": "2"})
     'fit:\n  workers: 2  # processes\n'
     """
-    made, section = [], ""
+    made = []
+    section = ""
     for line in text.splitlines():
-        match, put = _YAML.match(line), line
+        match = _YAML.match(line)
+        put = line
         if match:
             section = section if match["indent"] else match["key"]
             name = f"{section}.{match['key']}" if match["indent"] else section

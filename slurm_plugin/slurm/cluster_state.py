@@ -290,7 +290,8 @@ class Partition(RawPartition, frozen=True, kw_only=True):
 
     def blocked(self, until_s: float) -> "Partition":
         """Partition where nothing starts before ``until_s``."""
-        first_s, held = self.profile.times_s[0], self.limit_profile
+        first_s = self.profile.times_s[0]
+        held = self.limit_profile
         return replace(
             self,
             profile=self.profile.reserve(self.nodes, first_s, until_s),

@@ -55,7 +55,8 @@ class JobTimes:
         dependency: as sbatch takes it, ``afterok:12:13,after:14+5``.
         user, name: of the job; with ``singleton`` it waits for all that have both.
         """
-        any_of, texts = "?" in dependency, re.split("[,?]", dependency)
+        any_of = "?" in dependency
+        texts = re.split("[,?]", dependency)
         conditions = [self._condition(text) for text in texts if ":" in text]
         if _SINGLETON in texts:
             alike = self.named(user, name)
@@ -77,7 +78,8 @@ class JobTimes:
     def _left(self, kind: str, jobs: str) -> Iterator[tuple[int, float]]:
         """Give the jobs of one condition that are waited for, each with when that is over."""
         for match in _JOB.finditer(jobs):
-            job_id, delay_s = int(match[1]), _MINUTE_S * int(match[2] or 0)
+            job_id = int(match[1])
+            delay_s = _MINUTE_S * int(match[2] or 0)
             if (span := self._span(job_id)) is None:
                 continue
             begin_s = delay_s + (span.start_s if kind == _AFTER else span.end_s)

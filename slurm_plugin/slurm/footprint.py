@@ -72,16 +72,19 @@ def footprint(job: ResourceRequest, rules: NodeRules | None) -> Footprint:
     if job.cpus_per_tres:
         cpus = max(cpus, gpus_on_node(job) * (gpu_count(job.cpus_per_tres) or 0))
     alone = job.shared == _EXCLUSIVE or rules.exclusive
-    most, least = rules.max_mem_cpu_mib, 0
+    most = rules.max_mem_cpu_mib
+    least = 0
     if most and mem_cpu > most:
         # Slurm gives more CPUs with less memory each.
         factor = ceil(mem_cpu / most)
-        cpus, mem_cpu = cpus * factor, ceil(mem_cpu / factor)
+        cpus = cpus * factor
+        mem_cpu = ceil(mem_cpu / factor)
     asked = cpus
     if most and mem_node:
         least = ceil(_within(mem_node, rules, 0.0) / most)
         cpus = _enough(job, cpus, least, whole_tasks=rules.whole_tasks)
-    limit, on_node = rules.max_mem_node_mib, rules.node_cpus if alone else cpus
+    limit = rules.max_mem_node_mib
+    on_node = rules.node_cpus if alone else cpus
     allowed = not limit or (_within(mem_node, rules, inf) or mem_cpu * on_node) <= limit
     core = rules.threads_core
     whole = core * ceil(cpus / core)
@@ -118,7 +121,8 @@ def _enough(job: ResourceRequest, cpus: int, least: int, *, whole_tasks: bool) -
     if whole_tasks:
         each = job.cpus_per_task or 1
         return max(cpus, each * (least // each))
-    nodes, tasks = job.min_nodes, job.num_tasks
+    nodes = job.min_nodes
+    tasks = job.num_tasks
     if not (nodes and tasks):
         return least
     return ceil(least * nodes / tasks) * tasks // nodes
@@ -138,7 +142,8 @@ def _memory(job: ResourceRequest, rules: NodeRules) -> tuple[float, float]:
 def gpus_on_node(job: ResourceRequest) -> int:
     """GPUs on a node, where they are dealt out evenly."""
     on_node = gpu_count(job.tres_per_node) or (gpu_count(job.tres_per_task) or 0) * _tasks(job)
-    in_all, nodes = gpu_count(job.tres_per_job) or 0, job.max_nodes or job.min_nodes or 1
+    in_all = gpu_count(job.tres_per_job) or 0
+    nodes = job.max_nodes or job.min_nodes or 1
     return on_node or -(-in_all // nodes)
 
 

@@ -125,13 +125,15 @@ def check_times(job: JobFields, *, now_s: float) -> None:
 
     Raises ScriptError: it would not take the job.
     """
-    time_min, limit = job.get("time_min"), job.get("time_limit")
+    time_min = job.get("time_min")
+    limit = job.get("time_limit")
     if time_min and limit and time_min > limit:
         raise ScriptError(
             f"--time-min: {time_min} minutes are more than --time; Slurm says: Invalid "
             "time-min specification (exceeds job's time or other limits)"
         )
-    deadline, begin_s = job.get("deadline"), job.get("begin_time")
+    deadline = job.get("deadline")
+    begin_s = job.get("begin_time")
     if not deadline:
         return
     deadline_s = _parse_time(deadline, now_s=now_s)
@@ -177,7 +179,8 @@ def _nodes(value: str) -> dict[str, object]:
     for low, *high in ends:
         if high and high[0] < low:
             raise ValueError(f"Maximum node count {high[0]} is less than minimum node count {low}")
-    fewest, most = min(map(min, ends)), max(map(max, ends))
+    fewest = min(map(min, ends))
+    most = max(map(max, ends))
     if most == 0:
         raise ValueError("Slurm gives such a job no node at all: there is nothing to predict")
     counts: dict[str, object] = {"min_nodes": fewest, "max_nodes": most}

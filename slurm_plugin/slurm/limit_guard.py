@@ -84,8 +84,10 @@ class LimitGuard:
 
     def _limits(self, jobs: Iterable[SoftJob], conf: SlurmConf) -> Iterator[WrittenField]:
         """Time limits with what they are but for their users; takes note of starts."""
-        waiting, starts = self._waiting, self._starts
-        self._waiting, self._starts = {}, {}
+        waiting = self._waiting
+        starts = self._starts
+        self._waiting = {}
+        self._starts = {}
         for job in jobs:
             key = job.job_id, job.task
             if job.waits:

@@ -112,7 +112,9 @@ def node_range(need: ResourceNeed, limits: ResourceLimits, *, safe: bool = False
     >>> node_range(ResourceNeed(low=1, high=8), ResourceLimits(caps=(three,))).high
     3
     """
-    low, high, reason = 1, float(need.high), ""
+    low = 1
+    high = float(need.high)
+    reason = ""
     for cap in limits.caps:
         each = 1.0 if cap.resource == "node" else need.per_node.get(cap.resource, 0.0)
         if each <= 0:
@@ -414,7 +416,8 @@ def _associations(
     for kind, _, fields in rows:
         if kind != "ASSOC" or (cluster and fields["ClusterName"] != cluster):
             continue
-        account, user = fields["Account"], _name(fields.get("UserName", ""))
+        account = fields["Account"]
+        user = _name(fields.get("UserName", ""))
         key = account, user, fields.get("Partition", "")
         names, default = lists.get(key, ((), ""))
         owner = f"user {user} in account {account}" if user else f"account {account}"

@@ -64,13 +64,15 @@ class NodeAvailability:
         begin = max(start_s, self.times_s[0])
         if nodes <= 0 or end_s <= begin:
             return self
-        times, free = list(self.times_s), list(self.free)
+        times = list(self.times_s)
+        free = list(self.free)
         take(times, free, nodes, begin, end_s)
         return _profile(times, free)
 
     def planned(self, jobs: Iterable[tuple[int, float]]) -> "NodeAvailability":
         """Profile with a place for each job that waits, by its nodes and limit, in their order."""
-        times, free = list(self.times_s), list(self.free)
+        times = list(self.times_s)
+        free = list(self.free)
         for nodes, limit_s in jobs:
             start_s = first_fit(times, free, nodes, limit_s, times[0])
             if start_s < inf:
@@ -82,7 +84,8 @@ def first_fit(
     times: Sequence[float], free: Sequence[int], nodes: int, duration_s: float, from_s: float
 ) -> float:
     """First time from ``from_s`` on when so many nodes are free for so long; inf: never."""
-    start, last = max(times[0], from_s), len(free) - 1
+    start = max(times[0], from_s)
+    last = len(free) - 1
     for step in range(bisect_right(times, start) - 1, last + 1):
         end = times[step + 1] if step < last else inf
         if free[step] < nodes:
@@ -115,7 +118,8 @@ def profile(changes: Iterable[tuple[float, int]]) -> NodeAvailability:
     changes: pairs of time and count; the earliest is the moment of the snapshot.  More nodes taken
         than there are leave none.
     """
-    total, steps = 0, {}
+    total = 0
+    steps = {}
     for time_s, nodes in sorted(changes):
         total += nodes
         steps[time_s] = max(total, 0)
@@ -210,13 +214,15 @@ class NodePool:
         self, share: NodeShare, taken: Sequence[Promise], *, by_limits: bool
     ) -> tuple[NodeAvailability, int]:
         excluded = self._excluded(share)
-        changes, total = [(self.now_s, 0)], 0
+        changes = [(self.now_s, 0)]
+        total = 0
         for group, names in self.groups.items():
             if not could_hold(group, share):
                 continue
             count = len(names) - (len(excluded.intersection(names)) if excluded else 0)
             total += count
-            steps, empty_s = group.steps, group.empty_s
+            steps = group.steps
+            empty_s = group.empty_s
             if by_limits and group.by_limits is not None:
                 steps, empty_s = group.by_limits
             fitting = (step[0] for step in steps if _holds(step[1:], share))
@@ -256,10 +262,15 @@ class NodePool:
             room=self._room(share),
             by_limits=self.by_limits(share),
         )
-        done, free, parts = counted.promised, counted.left or counted.free, counted.parts
+        done = counted.promised
+        free = counted.left or counted.free
+        parts = counted.parts
         held = counted.left_by_limits or counted.by_limits
         if tuple(promised[: len(done)]) != done:  # they are another user's
-            done, free, parts, held = (), counted.free, (), counted.by_limits
+            done = ()
+            free = counted.free
+            parts = ()
+            held = counted.by_limits
         for promise in promised[len(done) :]:
             nodes, start_s, end_s, taken = promise
             part = _part_taken(taken, share, counted.room)
@@ -269,7 +280,8 @@ class NodePool:
                 if other < 1 and one[1] < end_s and one[2] > start_s
             ]
             more = _added(beside, nodes, part, whole=share.whole)
-            free, parts = free.reserve(more, start_s, end_s), (*parts, part)
+            free = free.reserve(more, start_s, end_s)
+            parts = (*parts, part)
             held = held and held.reserve(more, start_s, end_s)
         made = replace(
             counted, promised=tuple(promised), left=free, parts=parts, left_by_limits=held
@@ -298,7 +310,8 @@ class NodePool:
         """Part that a job takes of the nodes that could take it: of what it takes most of."""
         if share.whole:
             return 1.0
-        nodes, have = 0, {"cpu": 0, "mem": 0}
+        nodes = 0
+        have = {"cpu": 0, "mem": 0}
         for group, names in self.groups.items():
             if could_hold(group, share):
                 nodes += len(names)
@@ -404,7 +417,8 @@ def _added(beside: Sequence[tuple[int, float]], nodes: int, part: float, *, whol
     """Nodes that one more job leaves no room on, beside others that share nodes."""
     if part >= 1:
         return nodes
-    shared, parts = sum(n * one for n, one in beside), sum(one for _, one in beside)
+    shared = sum(n * one for n, one in beside)
+    parts = sum(one for _, one in beside)
     widest = max((n for n, _ in beside), default=0)
     before = _blocked(0, shared, parts, widest, whole=whole)
     most = max(widest, nodes)
@@ -421,12 +435,16 @@ def _blocking(
         events += [(start_s, 1, nodes, part), (end_s, -1, nodes, part)]
     changes: list[tuple[float, int]] = []
     active: Counter[int] = Counter()
-    alone, shared, parts, before = 0, 0.0, 0.0, 0
+    alone = 0
+    shared = 0.0
+    parts = 0.0
+    before = 0
     for time_s, step, nodes, part in sorted(events):
         if part >= 1:
             alone += step * nodes
         else:
-            shared, parts = shared + step * nodes * part, parts + step * part
+            shared = shared + step * nodes * part
+            parts = parts + step * part
             active[nodes] += step
         widest = max((n for n, jobs in active.items() if jobs), default=0) if share.whole else 0
         blocked = _blocked(alone, shared, parts, widest, whole=share.whole)

@@ -212,7 +212,8 @@ def _chunks(words: Iterable[str]) -> Iterator[list[str]]:
     for word in words:
         if some and length + len(word) > _MOST_CHARACTERS:
             yield some
-            some, length = [], 0
+            some = []
+            length = 0
         some.append(word)
         length += len(word) + 1
     yield some

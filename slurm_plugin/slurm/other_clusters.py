@@ -72,8 +72,10 @@ class OtherClusters:
         run: Runner = commands.run,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._add_forecasts, self._how = add_forecasts, how
-        self._run, self._clock = run, clock
+        self._add_forecasts = add_forecasts
+        self._how = how
+        self._run = run
+        self._clock = clock
         self._pool = ThreadPoolExecutor(_AT_ONCE, "clusters")
         self._lock = Lock()
         self._listing: Future[None] | None = None
@@ -134,21 +136,26 @@ class OtherClusters:
             for name in sorted(names - self._watched.keys()):
                 limits = LimitPoller(self._clock, partial(self._ask_of, name))
                 self._watched[name] = _Watched(limits)
-            self._listed_s, self._listing = self._clock(), None
+            self._listed_s = self._clock()
+            self._listing = None
 
     def _look(self, name: str, one: _Watched) -> None:
         try:
-            view, trouble = self._view(name, one), ""
+            view = self._view(name, one)
+            trouble = ""
         except SlurmError as error:
-            view, trouble = None, _reason(error)
+            view = None
+            trouble = _reason(error)
             if trouble != one.trouble:
                 _log.info("cluster %s: %s", name, error)
         except Exception as error:
-            view, trouble = None, "its answers cannot be read"
+            view = None
+            trouble = "its answers cannot be read"
             if trouble != one.trouble:
                 _log.exception("cluster %s: %s", name, error)
         with self._lock:
-            one.view, one.trouble = view, trouble
+            one.view = view
+            one.trouble = trouble
             one.next_s = self._clock() + (_REST_S if trouble else self._how.interval_s)
             one.look = None
 

@@ -86,7 +86,9 @@ class PartitionOutlook(msgspec.Struct, frozen=True, kw_only=True):
         # Waits of many time limits are alike.
         @cache
         def estimate(size: int, draws_s: tuple[float, ...]) -> WaitEstimate:
-            share, made_s, waiting = size / self.units.units, self.made_s, self.waiting
+            share = size / self.units.units
+            made_s = self.made_s
+            waiting = self.waiting
             of = class_for(self.partition, draws_s, share, made_s=made_s, waiting=waiting)
             return record.estimate(draws_s, of)
 

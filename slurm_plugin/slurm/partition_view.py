@@ -135,7 +135,8 @@ def _characters(kind: AllocationRequest) -> int:
 
 
 def _terms(cluster: Cluster, job: AllocationRequest, part: Partition) -> Terms:
-    limits, taken = limits_of(cluster.limits, job, part.name, part.qos), footprint(job, part)
+    limits = limits_of(cluster.limits, job, part.name, part.qos)
+    taken = footprint(job, part)
     limit_s = 60.0 * job.time_limit if job.time_limit else part.default_time_s
     need = ResourceNeed(
         low=job.min_nodes or 1,

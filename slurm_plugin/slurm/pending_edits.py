@@ -405,10 +405,14 @@ def on_nodes(job: PendingJob, nodes: int) -> Edit:
 def with_memory(job: PendingJob, each_mib: int) -> Edit:
     """Give a job less memory, for each CPU or each node as it asked."""
     if job.mem_cpu_mib is not None:
-        name, of, total = "MinMemoryCPU", "CPU", float(each_mib * job.cpus)
+        name = "MinMemoryCPU"
+        of = "CPU"
+        total = float(each_mib * job.cpus)
         made = replace(job, mem_cpu_mib=each_mib)
     else:
-        name, of, total = "MinMemoryNode", "node", float(each_mib * job.nodes)
+        name = "MinMemoryNode"
+        of = "node"
+        total = float(each_mib * job.nodes)
         made = replace(job, mem_node_mib=each_mib)
     return Edit(
         fields={name: f"{each_mib}"},
@@ -438,7 +442,8 @@ def on_devices(job: PendingJob, kind: str, other: str, *, in_queue: bool) -> Edi
     named = re.compile(rf"(?<=[:/]){re.escape(kind)}(?=[:=,]|$)")
     devices = {name: named.sub(lambda _: other, value) for name, value in job.devices.items()}
     # Slurm lists resources in lower case.
-    before, after = f"gres/{kind.lower()}", f"gres/{other.lower()}"
+    before = f"gres/{kind.lower()}"
+    after = f"gres/{other.lower()}"
     tres = {after if name == before else name: amount for name, amount in job.tres.items()}
     made = replace(job, devices=devices, tres=tres)
     changed = {name: value for name, value in devices.items() if value != job.devices[name]}

@@ -165,7 +165,8 @@ def _as_one(components: Sequence[PendingJob]) -> PendingJob:
 
 
 def _pending_job(record: str) -> PendingJob | None:
-    first, found = _FIRST.search(record), shown_fields(record)
+    first = _FIRST.search(record)
+    found = shown_fields(record)
     if first is None or found is None:
         return None
     name, _, fields = found

@@ -63,9 +63,11 @@ def explain_reason(job: PendingJob, facts: QueueFacts) -> PendingReason:
         said = f"Slurm says {job.reason!r}, which this release of NIMO does not know"
         return PendingReason(Ends.OTHERS, said, "ask the administrators what holds it")
     told = entry.sentence if isinstance(entry.sentence, str) else entry.sentence(job, facts)
-    ends, change = entry.ends, entry.change or shorter_limit(job, facts)
+    ends = entry.ends
+    change = entry.change or shorter_limit(job, facts)
     if job.reason == "Licenses" and _licences_never(job, facts):
-        ends, change = Ends.NEVER, "ask for fewer licences"
+        ends = Ends.NEVER
+        change = "ask for fewer licences"
     if entry.sentence is _never_satisfied and (failed := _had_to_end_well(job)):
         change = (
             f"run job {failed} again: after 'nimo again {failed} --submit' this one waits for it"
@@ -73,7 +75,8 @@ def explain_reason(job: PendingJob, facts: QueueFacts) -> PendingReason:
     if job.reason in ("", "None", "Priority", "Resources") and _too_large(job, facts):
         where = ", ".join(job.partitions)
         told = f"it asks for {_nodes(job)}, and {where} has {facts.nodes} that are up"
-        ends, change = Ends.NEVER, "ask for fewer nodes, or for another partition"
+        ends = Ends.NEVER
+        change = "ask for fewer nodes, or for another partition"
     return PendingReason(ends, told, change)
 
 
@@ -270,7 +273,8 @@ def _memory(job: PendingJob, facts: QueueFacts) -> str:
 
 def _beyond(limit: LimitReason, job: PendingJob, facts: QueueFacts) -> PendingReason:
     """Say which limit holds a job, with its value and what is used of it."""
-    one, whose = facts.binding, f"QOS {job.qos}" if limit.owner == "QOS" else "its association"
+    one = facts.binding
+    whose = f"QOS {job.qos}" if limit.owner == "QOS" else "its association"
     if one is None:
         why = f"; {facts.limits_refused}" if facts.limits_refused else ""
         said = f"a limit of {whose} holds it ({limit.setting}){why}"
@@ -322,7 +326,8 @@ def _of_limit(limit: LimitReason, one: BindingLimit, job: PendingJob) -> str:
         return f"jobs of {one.owner} have run for {one.used or 0:g} of {one.limit:g} minutes"
     if limit.resource in ("jobs", "submitted jobs"):
         runs = limit.resource == "jobs"
-        used, what = one.used or 0, "run" if runs else "are there"
+        used = one.used or 0
+        what = "run" if runs else "are there"
         per = {Scope.USER: " of a user", Scope.ACCOUNT: " of an account"}.get(limit.scope, "")
         some = count(int(one.limit), "job") + (per if limit.owner == "QOS" else "")
         may = "run" if runs else "wait and run"

@@ -56,8 +56,10 @@ class PinnedJob(msgspec.Struct, frozen=True, kw_only=True):
 
     def fields(self) -> list[WrittenField]:
         """List what of it has a value by NIMO's doing."""
-        note, low = self.note, max(self.note.low, 1)
-        pinned, own = f"{note.nodes}-{note.nodes}", f"{low}-{note.high}"
+        note = self.note
+        low = max(self.note.low, 1)
+        pinned = f"{note.nodes}-{note.nodes}"
+        own = f"{low}-{note.high}"
         made = [
             WrittenField(
                 job_id=self.job_id,
@@ -173,7 +175,8 @@ def pinned_jobs(run: Run, job_ids: Sequence[int]) -> list[PinnedJob]:
 
 def _read(row: Sequence[str]) -> PinnedJob | None:
     name, state, least, most, cpus, cpus_node, admin_comment = row[: len(_FIELDS)]
-    note, job = parse(admin_comment), job_and_task(name)
+    note = parse(admin_comment)
+    job = job_and_task(name)
     if note is None or note.planned_s is None or state not in WAITS:
         return None
     if job is None or not cpus_node.isdecimal():

@@ -167,7 +167,8 @@ class ClusterPoller:
             self.private = slurm_conf.private
             self._ask_rights(slurm_conf, now_s)
             slurm_conf = replace(slurm_conf, may_update=self._may_update)
-            self._settings, self._settings_s = slurm_conf, now_s
+            self._settings = slurm_conf
+            self._settings_s = now_s
         return self._settings
 
     def _ask_rights(self, slurm_conf: SlurmConf, now_s: float) -> None:

@@ -70,9 +70,11 @@ def _followed(head: _Head | None, job: RawJob) -> _Head:
         *(job.user, job.nodes, job.partitions, job.qos, job.features, job.limit_s, job.least_s),
         *(sorted(job.tres.items()), sorted(job.licences.items()), job.reservation, job.alone),
     )
-    earliest_s, nodes = job.start_s, frozenset(job.planned_names)
+    earliest_s = job.start_s
+    nodes = frozenset(job.planned_names)
     if head is not None and (head.job_id, head.request) == (job.job_id, request):
-        earliest_s, nodes = min(earliest_s, head.earliest_s), nodes | head.nodes
+        earliest_s = min(earliest_s, head.earliest_s)
+        nodes = nodes | head.nodes
     return _Head(job_id=job.job_id, request=request, earliest_s=earliest_s, nodes=nodes)
 
 

@@ -81,7 +81,8 @@ def _line(whole: dict[str, str], user: str, name: str, work_dir: str) -> str:
 
     They are in the submit line, or as in 22.05 after the script's path.
     """
-    submit_line, command = whole.get("SubmitLine", ""), whole.get("Command", "")
+    submit_line = whole.get("SubmitLine", "")
+    command = whole.get("Command", "")
     if submit_line in _UNSET:
         if command in _UNSET or " " not in command:
             return ""

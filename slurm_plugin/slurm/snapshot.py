@@ -266,7 +266,8 @@ def _each(job: cluster_state.RawJob) -> tuple[int, int, dict[str, int]]:
     """Tell what a job has of each of its nodes, as if it were dealt out evenly."""
     nodes = len(job.node_names)
     gres = {name: ceil(amount / nodes) for name, amount in job.devices.items()}
-    cpu, mem = job.tres.get("cpu", 0.0), job.tres.get("mem", 0.0)
+    cpu = job.tres.get("cpu", 0.0)
+    mem = job.tres.get("mem", 0.0)
     return ceil(cpu / nodes), ceil(mem / nodes), gres
 
 
@@ -302,7 +303,8 @@ def _steps(
     busy = node.cpus_used or node.mem_used_mib or any(node.gres_used.values())
     if not busy and not use:
         return ((ready_s, *whole),), ready_s
-    cpus, mem = node.cpus - node.cpus_used, node.mem_mib - node.mem_used_mib
+    cpus = node.cpus - node.cpus_used
+    mem = node.mem_mib - node.mem_used_mib
     gres = {name: n - node.gres_used.get(name, 0) for name, n in node.gres.items()}
     steps: list[pools.Step] = [(ready_s, cpus, mem, tuple(sorted(gres.items())))]
     if not use:
@@ -333,7 +335,8 @@ def _capped(group: pools.NodeGroup, one: cluster_state.RawPartition) -> pools.No
     """Group as the partition gives it out (MaxCPUsPerNode)."""
     if one.max_cpus_node is None or one.max_cpus_node >= group.cpus:
         return group
-    most, held = one.max_cpus_node, group.by_limits
+    most = one.max_cpus_node
+    held = group.by_limits
     return replace(
         group,
         cpus=most,

@@ -119,7 +119,8 @@ def of_view(raw: "RawJob") -> SoftJob | None:
 
 def _job(row: Sequence[str]) -> SoftJob | None:
     name, state, least, limit, user, partition, comment = row
-    note, job = _soft_note(comment), job_and_task(name)
+    note = _soft_note(comment)
+    job = job_and_task(name)
     if note is None or note.soft_min is None or note.own_min is None or job is None:
         return None
     return SoftJob(

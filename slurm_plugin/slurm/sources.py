@@ -113,7 +113,8 @@ def ask_json(
 
 def _ask_jobs(run: Run, release: Release, records: Records | None, of_job: OfJob) -> list[RawJob]:
     separator = f"n{secrets.token_hex(6)}"
-    command, end = squeue_command(release, separator), f"{separator}\n"
+    command = squeue_command(release, separator)
+    end = f"{separator}\n"
     one_by_one = run(command).split(end) if records is None else records(command, end)
     return _jobs(one_by_one, job_fields(release), separator, of_job)
 
@@ -308,7 +309,8 @@ def ask_pyslurm(module: Any, run: Run, *, of_job: OfJob = _as_read) -> RawState:
     """Ask through PySlurm. Raises SlurmError: it failed, or its objects have unexpected fields."""
     few = read_few(*ask_few(run))
     try:
-        jobs, nodes = _values(module.Jobs.load()), _values(module.Nodes.load())
+        jobs = _values(module.Jobs.load())
+        nodes = _values(module.Nodes.load())
         return replace(
             few,
             nodes=[RawNode(**fields.read_object(fields.NODE, node)) for node in nodes],

@@ -36,7 +36,8 @@ class ViewTexts:
         """Take the texts of one look; those of the look before count no more."""
         for account, size in self._held.items():
             account.give_back(Resource.VIEW_BYTES, size)
-        self._before, self._texts = self._texts, {}
+        self._before = self._texts
+        self._texts = {}
         self._held.clear()
         self._full.clear()
         try:

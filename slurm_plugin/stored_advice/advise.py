@@ -136,7 +136,8 @@ def _cluster(store: Store, job: Job, name: str, *, now_s: float) -> Cluster | No
 
     name: of the cluster; empty: the only one of the store.
     """
-    shown, seen = store.records.of_level(NODES), store.records.of_level(SEEN_NODES)
+    shown = store.records.of_level(NODES)
+    seen = store.records.of_level(SEEN_NODES)
     clusters = {*shown, *seen}
     if not name and len(clusters) == 1:
         (name,) = clusters

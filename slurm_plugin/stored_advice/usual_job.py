@@ -37,7 +37,8 @@ class UsualJob(NamedTuple):
 
     def fields(self) -> JobFields:
         """Fields of such a job's request."""
-        run, tag = self.run, self.run.tag.split("/")[1:]
+        run = self.run
+        tag = self.run.tag.split("/")[1:]
         options: dict[str, str | None] = {**self.options}
         if tag:
             words = [f"app={tag[0]}", *(f"problem={one}" for one in tag[1:])]

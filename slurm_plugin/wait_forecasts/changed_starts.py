@@ -117,8 +117,11 @@ class ChangedStarts:
         limits: LimitTables = LimitTables(),  # noqa: B008 - never changed
         jobs: int = 1,
     ) -> None:
-        self._raw, self._settings, self._run_times = raw, settings, run_times
-        self._limits, self._now_s = limits, now_s
+        self._raw = raw
+        self._settings = settings
+        self._run_times = run_times
+        self._limits = limits
+        self._now_s = now_s
         self._budget = _BUDGET // jobs
         self._jobs = {one.job_id: one for one in raw.jobs}
         self._scenes: dict[str, QueueScene] = {}

@@ -64,7 +64,8 @@ class QueueRunTimes:
 
     def remember(self, shares: LimitShares) -> None:
         """Take the shares of their limits that jobs used in the past."""
-        self._shares, self._of = shares, None
+        self._shares = shares
+        self._of = None
 
     def __call__(self, job: RawJob) -> _RunTime:
         """Log quantiles of a job's run time, empty where only its limit is found; its application.
@@ -73,7 +74,9 @@ class QueueRunTimes:
         """
         tables = self._tables()
         if self._of is not tables or len(self._recognised) > _MOST:
-            self._of, self._recognised, self._applications = tables, {}, {}
+            self._of = tables
+            self._recognised = {}
+            self._applications = {}
         key = (job.user, job.name, job.comment, job.command, job.size, job.limit_s)
         own = (*key, job.admin_comment) if "NIMO1:" in job.admin_comment else key
         if (run_time := self._recognised.get(own)) is None:
@@ -84,7 +87,8 @@ class QueueRunTimes:
         note = parse(job.admin_comment)
         # A doubtful note may be a guess; the table of the job's keys says which it is.
         if note is not None and note.nodes == job.size and note.verdict == Verdict.RELIABLE:
-            low_s, high_s = max(note.low_s, 1), max(note.high_s, 1)
+            low_s = max(note.low_s, 1)
+            high_s = max(note.high_s, 1)
             one = Prediction(job.size, max(note.time_s, 1.0), low_s, high_s, level=_LEVEL)
             return estimate.log_quantiles(one), self._number(f"{job.user}/{job.name}")
         table = tables.find(identity_in_queue(job)) if len(tables) else None
@@ -108,7 +112,8 @@ def _of_limit(shares: tuple[float, ...], limit_s: float) -> tuple[float, ...]:
 
     Some use their whole limit: the application of this one is not recognised.
     """
-    limit, count = log(limit_s), len(shares)
+    limit = log(limit_s)
+    count = len(shares)
     others = count - round(_WHOLE * count)
     part = (limit + shares[place * count // others] for place in range(others))
     return (*part, *[limit] * (count - others))
@@ -165,7 +170,8 @@ class WaitCorrections:
         """Give the record for the store where it has grown, now and then; None otherwise."""
         if self._noted == self._saved or now_s - self._saved_s < _SAVE_EVERY_S:
             return None
-        self._saved, self._saved_s = self._noted, now_s
+        self._saved = self._noted
+        self._saved_s = now_s
         return encode(list(self._own))
 
     def regression(self) -> "QueueWaitFit | None":
@@ -223,7 +229,8 @@ class Outlooks:
         self._uses: list[QueueUse] = []
         self._took_s = 0.0
         self._awaited = AwaitedStarts()
-        self._shown_of, self._shown_s = 0.0, -inf
+        self._shown_of = 0.0
+        self._shown_s = -inf
         self._trouble = ""
 
     def add_wait_forecasts(self, cluster: Cluster, raw: RawState, settings: SlurmConf) -> Cluster:
@@ -276,7 +283,8 @@ class Outlooks:
 
     def queued_starts(self) -> QueuedStarts:
         """Give what there is on the jobs in the queue."""
-        record, shares = self.corrections.record, self.corrections.past.shares
+        record = self.corrections.record
+        shares = self.corrections.past.shares
         return replace(self._queued, record=record, limit_shares=shares.site)
 
     def forget(self) -> None:
@@ -293,7 +301,8 @@ class Outlooks:
         made_s = self._queued.made_s
         if made_s == self._shown_of or now_s - self._shown_s < _SHOW_EVERY_S:
             return None
-        self._shown_of, self._shown_s = made_s, now_s
+        self._shown_of = made_s
+        self._shown_s = now_s
         made = QueueOutlook(
             made_s=made_s,
             recorded=len(self.corrections.record),
@@ -373,7 +382,8 @@ class Outlooks:
                 latest[name] = made.corrected(self.corrections.record)
             if forward.use is not None:
                 uses.append(_in_nodes(forward.use, queue))
-            name, waiting = queue.partitions[0], queue.waiting
+            name = queue.partitions[0]
+            waiting = queue.waiting
             shares = {job.number: job.units / queue.state.units for job in forward.front}
             # What came of other waits moves no job before it may start.
             begins_s = {job.number: job.begin_s for job in forward.front}
@@ -392,7 +402,8 @@ class Outlooks:
             alone={one.name: one.exclusive or settings.whole_nodes for one in raw.partitions},
         )
         self._uses = uses
-        self._took_s, self._trouble = self._stopwatch() - began, ""
+        self._took_s = self._stopwatch() - began
+        self._trouble = ""
 
 
 def _in_nodes(use: "UnitUse", queue: "PartitionQueue") -> QueueUse:

@@ -123,7 +123,8 @@ class QueuedStarts:
         check: called before each job; may raise.
         guess: gives how long a job takes whose command never ran; None: there is no guess.
         """
-        of, partition = selection.user, selection.partition
+        of = selection.user
+        partition = selection.partition
         if job_ids:
             asked = self._asked(
                 dict.fromkeys(zip_longest(job_ids, tasks[: len(job_ids)], fillvalue=-1))
@@ -139,7 +140,8 @@ class QueuedStarts:
                 if row is not None:
                     if time := guess(job):
                         row.guess_s = time.time_s
-                        row.guess_low_s, row.guess_high_s = time.low_s, time.high_s
+                        row.guess_low_s = time.low_s
+                        row.guess_high_s = time.high_s
                     yield row
 
     def _asked(self, numbers: Iterable[tuple[int, int]]) -> Iterator[tuple[RawJob, int]]:
@@ -166,7 +168,8 @@ class QueuedStarts:
         place = place_of_index(job.tasks, task) if task >= 0 and job.tasks else None
         if task >= 0 and place is None:
             return None
-        wait, last = self._start_of(job, place or 0), None
+        wait = self._start_of(job, place or 0)
+        last = None
         row = WaitRow(
             job_id=job.job_id or 0,
             tasks=job.jobs if task < 0 else 1,

@@ -119,7 +119,8 @@ class Guard:
         await (refusal or self._app)(scope, receive, sent)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        headers, refuse = Headers(scope=scope), partial(_message, self._config, None)
+        headers = Headers(scope=scope)
+        refuse = partial(_message, self._config, None)
         host = _HOST.fullmatch(headers.get("host", "").lower())
         if host is None or host[1] not in self._hosts:
             return refuse(421, "This is not the name of this site: web.hosts has its names")

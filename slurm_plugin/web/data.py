@@ -75,7 +75,8 @@ def entry_of(row: FitRow, *, off: bool) -> CatalogueEntry:
 
     Raises msgspec.DecodeError: the row holds no prediction table.
     """
-    table, current = _decoder.decode(row.payload), is_current(row.payload)
+    table = _decoder.decode(row.payload)
+    current = is_current(row.payload)
     return CatalogueEntry.of(
         table,
         row,
@@ -170,7 +171,8 @@ class Catalogue:
             by, largest_first = ORDERS[query.order]
             named = sorted(self._entries, key=lambda one: (one.label.casefold(), one.table_key))
             self._ordered[query.order] = sorted(named, key=by, reverse=largest_first)
-        levels, holds = GROUPS[query.group][1], VERDICTS[query.verdict][1]
+        levels = GROUPS[query.group][1]
+        holds = VERDICTS[query.verdict][1]
         matches = [
             entry
             for entry in self._ordered[query.order]
@@ -276,8 +278,10 @@ class PageData:
         """The store, opened now and then. Raises StoreError: it cannot be opened."""
         with self._lock:
             if self._store is None or time.monotonic() - self._opened_s > _STORE_S:
-                opened, old = self._open(), self._store
-                self._store, self._opened_s = opened, time.monotonic()
+                opened = self._open()
+                old = self._store
+                self._store = opened
+                self._opened_s = time.monotonic()
                 if old is not None:
                     old.close()
             return self._store
@@ -370,7 +374,8 @@ class PageData:
         store = self.store
         version = (store.fits.version(), store.standings.version())
         if version != self._version:
-            off, entries = set(store.standings.off()), []
+            off = set(store.standings.off())
+            entries = []
             for row in store.fits.each():
                 # One row that cannot be read does not take the others away.
                 with suppress(msgspec.DecodeError):

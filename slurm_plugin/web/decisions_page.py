@@ -40,7 +40,8 @@ _SPAN_S = 90 * 86_400.0
 def decisions(view: View) -> str:
     """Give decisions, the newest first, a page at a time."""
     filters = {name: view.text(name) for name in _FILTERS}
-    modes, states = [mode.value for mode in Mode], [one.value for one in JobState]
+    modes = [mode.value for mode in Mode]
+    states = [one.value for one in JobState]
     selection = DecisionSelection(
         job_id=view.number("job", 0),
         mode=view.choice("mode", modes),
@@ -51,7 +52,8 @@ def decisions(view: View) -> str:
         key_level=filters["level"],
         **{name: filters[name] for name in _EQUAL},  # type: ignore[arg-type]
     )
-    before, since_s = _before(view), None
+    before = _before(view)
+    since_s = None
     slow = ("partition", "mode", "reason", "state", "changed", "ratio", "label")
     # Where no index helps, a page searches a span.
     if not filters["job"] and (view.viewer.visibility.accounts or any(map(filters.get, slow))):
@@ -168,7 +170,8 @@ def _limit_change(one: DecisionRow) -> str:
 
 def _size_change(one: DecisionRow) -> str:
     """Write the count without NIMO and the chosen one, such as ``2 → 6``."""
-    asked, chosen = one.requested_nodes, one.nodes
+    asked = one.requested_nodes
+    chosen = one.nodes
     if one.action != "set" or asked == chosen:
         return _or_dash(asked if asked is not None else chosen)
     return f"{_or_dash(asked)} → {_or_dash(chosen)}"

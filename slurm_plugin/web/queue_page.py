@@ -62,7 +62,8 @@ def queue(view: View) -> str:
     limit = view.choice("limit", _LIMITS, _LIMITS[0])
     most = largest_cluster(view) or 1
     job = NewJob(min(view.number("nodes", 1), most), 3600.0 * int(limit))
-    zoom, when = view.zoom("counts", "/queue"), view.zoom("minutes", "/queue")
+    zoom = view.zoom("counts", "/queue")
+    when = view.zoom("minutes", "/queue")
     made = outlooks(
         view.site.store.records.of_level(OUTLOOK),
         counts=view.viewer.everything,

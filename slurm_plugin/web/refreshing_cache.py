@@ -82,7 +82,8 @@ class RefreshingCache(Generic[Key, Value]):
         if self._shelf and not slot.values:
             self._take_down(self._shelf, key, slot)
         if slot.values:
-            value, age_s = slot.values[0], self._clock() - slot.made_s
+            value = slot.values[0]
+            age_s = self._clock() - slot.made_s
             keep_s = self._good_s(slot)
             if keep_s < age_s <= self._serve_s:
                 self._renew_beside(key, slot)

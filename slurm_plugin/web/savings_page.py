@@ -54,7 +54,8 @@ def savings(view: View) -> str:
 def _figures(report: OutcomeReport) -> Iterator[Figure]:
     """Sum up what was saved: what those who pay ask first."""
     for one in report.applied:
-        word, jobs = one.unit.word, count(one.jobs, "changed job")
+        word = one.unit.word
+        jobs = count(one.jobs, "changed job")
         value, low, high = saved_node_hours(one)
         yield Figure(f"{word.capitalize()}-hours saved", _signed(value), _ends(low, high, jobs))
         (value, low, high), waited = saved_hours(one)

@@ -99,7 +99,8 @@ class _Protocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
         super().connection_lost(exc)
-        held, self._held = self._held, ()
+        held = self._held
+        self._held = ()
         for account, resource in held:
             account.give_back(resource)
         if look := getattr(self, "_look", None):

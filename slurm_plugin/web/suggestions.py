@@ -41,7 +41,8 @@ def suggestion(view: View, table: PredictionTable) -> Suggestion | None:
     """Ask for advice on the job that a table's runs usually were; None: there is no such job."""
     if table.is_guess:
         return None
-    config, store = view.site.config, view.site.store
+    config = view.site.config
+    store = view.site.store
     made = advise_usual(store, table, config, now_s=time.time())
     return Suggestion(made[0].words, made[1]) if made else None
 
@@ -79,7 +80,8 @@ def what_if(
     if len(table.nodes) < 2:
         return None
     advice = made.advice if made else None
-    fewest, most = table.nodes[0], table.nodes[-1]
+    fewest = table.nodes[0]
+    most = table.nodes[-1]
     advised = (advice.nodes or advice.asked) if advice else None
     size = min(max(view.number("count", advised or fewest), fewest), most)
     unit = table.unit

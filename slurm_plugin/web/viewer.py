@@ -131,7 +131,8 @@ def proxies_of(settings: Web, uid_of: Callable[[str], int] | None = None) -> Pro
     Raises ConfigError: one is neither an account nor the address of another host.
     """
     look_up = uid_of or (lambda name: pwd.getpwnam(name).pw_uid)
-    uids, addresses = set(), set()
+    uids = set()
+    addresses = set()
     for one in settings.proxies:
         try:
             address = ip_address(one)

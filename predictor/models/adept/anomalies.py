@@ -105,7 +105,8 @@ class Metric:
 
     def of_pair(self, i: int, j: int) -> float:
         """R between observations ``i`` and ``j`` (section VIII.A)."""
-        n, m = self.nodes[i], self.nodes[j]
+        n = self.nodes[i]
+        m = self.nodes[j]
         return self.times[i] * n / m / self.times[j] * (1 + (m - n) / m)
 
     def rises(self, segment: Segment) -> list[Rise]:
@@ -117,14 +118,16 @@ class Metric:
         this is R[i+1]/R[i].
         """
         made: list[Rise] = []
-        before, gap_before = 0.0, 1.0
+        before = 0.0
+        gap_before = 1.0
         for place, (i, j) in enumerate(pairwise(segment)):
             gap = log(self.nodes[j] / self.nodes[i])
             value = log(self.times[i] / self.times[j]) - gap
             wider = gap / gap_before if place else 0.0
             of = segment[max(place - 1, 0) : place + 2]
             made.append(Rise(of, place, value - before * wider, self._ignored(of, wider)))
-            before, gap_before = value, gap
+            before = value
+            gap_before = gap
         return made
 
     def flagged(self, explanation: AnomalyExplanation) -> list[Rise]:
@@ -290,7 +293,8 @@ def diagnose(
     if declining is not None and not _declines_without(explained, times, usable, metric):
         declining = None
     if declining is not None:
-        at, last = int(nodes[declining]), declining == len(nodes) - 1
+        at = int(nodes[declining])
+        last = declining == len(nodes) - 1
         name = "declining_or_anomaly" if last else "declining"
         problems.append(problem(name, at if last else None, nodes=at))
         usable &= nodes < nodes[declining]
@@ -350,7 +354,8 @@ def _is_special(
     settings: AnomalySettings,
     noise: Floats,
 ) -> bool:
-    x, y = np.log(nodes), np.log(times)
+    x = np.log(nodes)
+    y = np.log(times)
     if member.sum() < 3 or (~member).sum() < 3:
         return False
     within = ~member & (x > x[member][0]) & (x < x[member][-1])

@@ -64,7 +64,8 @@ def envelope(
     """
     need_observations(nodes, times)
     need_share("delta", delta)
-    limits, pairs = bounds or Bounds(), []
+    limits = bounds or Bounds()
+    pairs = []
     for mode in VarianceMode:
         # Each pair of observations with each combination of pieces.
         index = np.array(list(combinations(range(len(nodes)), 2))).T
@@ -74,9 +75,11 @@ def envelope(
         ratio = np.repeat(times[index[0]] / times[index[1]], count)
         hull = _hulls(mode, both, np.tile(pieces, index.shape[1]), ratio, delta, limits)
         # Rows that no other row holds; of equal rows one.
-        left, result = hull, []
+        left = hull
+        result = []
         while len(left):
-            low, high = left[:, (0, 2)], left[:, (1, 3)]
+            low = left[:, (0, 2)]
+            high = left[:, (1, 3)]
             largest = int((high - low).sum(axis=1).argmax())
             result.append(left[largest])
             held = ((low[largest] <= low) & (high[largest] >= high)).all(axis=1)
@@ -109,9 +112,11 @@ Terms = tuple[Floats, Floats, Floats, Floats]
 
 def _coefficients(mode: VarianceMode, pieces: Floats, nodes: Floats) -> Terms:
     """Constant and slope, over the end, of p and of q (see :mod:`predictor.models.downey`)."""
-    one, none = np.ones_like(nodes), np.zeros_like(nodes)
+    one = np.ones_like(nodes)
+    none = np.zeros_like(nodes)
     first = pieces == 1
-    p0, p1 = np.where(first, none, one), np.where(first, 1 / nodes, none)
+    p0 = np.where(first, none, one)
+    p1 = np.where(first, 1 / nodes, none)
     if mode is VarianceMode.HIGH:
         return p0, p1, one, none
     second = pieces == 2
@@ -206,10 +211,12 @@ def _candidates(
             *(_x_on(first, second, end, ratio) for end in edge),
             *(full * side for side in sides),
         ]
-    end, x = np.array(ends), np.array(xs)
+    end = np.array(ends)
+    x = np.array(xs)
     inside = (end >= edge[0] - 1e-9) & (end <= edge[1] * (1 + 1e-9))
     inside &= (x >= sides[0] - 1e-9) & (x <= sides[1] * (1 + 1e-9))
-    end, x = np.clip(end, 1.0, edge[1]), np.clip(x, *sides)
+    end = np.clip(end, 1.0, edge[1])
+    x = np.clip(x, *sides)
     (p0, p1, q0, q1), (s0, s1, u0, u1) = first, second
     time = p0 + p1 * end + x * (q0 + q1 * end)
     other = s0 + s1 * end + x * (u0 + u1 * end)

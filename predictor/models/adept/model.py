@@ -112,7 +112,8 @@ def alternative_fit(
         return None
     rival = int(differ.max(axis=1).argmax())
     at = np.argmax(differ[rival] >= 0.8 * differ[rival].max())
-    n, where = int(beyond[at]), beyond[at : at + 1]
+    n = int(beyond[at])
+    where = beyond[at : at + 1]
     times = (_over(instance, where).item(), _over(others, where)[apart][rival].item())
     shorter, longer = map(duration_text, sorted(times))
     return problem("alternative_fit", n, n, nodes=n, shorter=shorter, longer=longer)
@@ -186,7 +187,8 @@ class AdeptFit:
     def roughly(self, nodes: Sequence[int]) -> Floats:
         """Run time in seconds by the instance of the closest observation, without a search."""
         need_nodes(nodes)
-        targets, observed = np.asarray(nodes, dtype=float), np.array(self.nodes)
+        targets = np.asarray(nodes, dtype=float)
+        observed = np.array(self.nodes)
         closest = np.abs(targets[:, None] - observed).argmin(axis=1)
         every = np.stack([instance.times(targets) for instance in self.instances])
         times: Floats = every[closest, np.arange(len(targets))]
@@ -271,8 +273,10 @@ class Adept:
         self, observed: "ObservedTimes"
     ) -> "tuple[float, tuple[RangePair, ...], _Fitted]":
         """Raise δ until the fit is within δ of all observations that are not anomalous."""
-        delta, normal = DELTA_FIRST, observed.normal
-        nodes, times = observed.nodes[normal], observed.times[normal]
+        delta = DELTA_FIRST
+        normal = observed.normal
+        nodes = observed.nodes[normal]
+        times = observed.times[normal]
         while True:
             ranges = envelope(nodes, times, delta, self.bounds)
             if ranges:
@@ -360,7 +364,8 @@ class ObservedTimes:
         instances = search(self.nodes, self.times, weight, targets, ranges, settings)
         own = instances.times(targets)[:count]
         error = np.abs(own / self.times - 1)[self.normal].max()
-        ahead, last = instances.chosen(np.arange(count)), instances.chosen(np.array([count]))
+        ahead = instances.chosen(np.arange(count))
+        last = instances.chosen(np.array([count]))
         return _Fitted(own, ahead, last, float(error))
 
     def left_out(self, ranges: tuple[RangePair, ...], settings: SearchSettings) -> Floats:

@@ -217,7 +217,8 @@ class EnvelopeLimits:
         inside = self._inside(end)
         low, high = (self.xs[:, i].reshape(-1, *[1] * x.ndim) for i in (0, 1))
         if more is not None:
-            low, high = np.maximum(low, more[0]), np.minimum(high, more[1])
+            low = np.maximum(low, more[0])
+            high = np.minimum(high, more[1])
         inside = inside & (low <= high)
         below = np.where(inside & (low <= x), np.minimum(x, high), -np.inf).max(axis=0)
         above = np.where(inside & (high >= x), np.maximum(x, low), np.inf).min(axis=0)
@@ -254,14 +255,16 @@ def _through_closest(
 ) -> tuple[Floats, Floats]:
     """First pass: the best instance through the observation closest to each target."""
     distance = np.where(task.weight > 0, np.abs(targets[:, None] - task.nodes), np.inf)
-    closest, rows = distance.argmin(axis=1), np.arange(len(targets))
+    closest = distance.argmin(axis=1)
+    rows = np.arange(len(targets))
     ends = task.limits.steps(settings.steps)
     tried = ends[None, :]
     ratio = float((ends[1:] / ends[:-1]).max(initial=1.0))
     for left in range(settings.zooms, -1, -1):
         x, error = _through(task, tried, closest)
         at = _largest_best(error, task.weight)
-        best, best_x = np.broadcast_to(tried, x.shape)[rows, at], x[rows, at]
+        best = np.broadcast_to(tried, x.shape)[rows, at]
+        best_x = x[rows, at]
         if left:
             tried = task.limits.clipped(best[:, None] * ratio ** np.linspace(-1, 1, settings.local))
             ratio **= 2 / (settings.local - 1)
@@ -294,8 +297,10 @@ def _through(task: _Task, end: Floats, closest: NDArray[np.intp]) -> tuple[Float
 def _around(task: _Task, end: Floats, x: Floats, settings: SearchSettings) -> Instances:
     """Second pass: A and σ varied by up to ``v`` around the first, T(1) free."""
     least, most, limits = variation_ranges(task.mode, end, x, settings.v)
-    rows, centre = np.arange(len(end)), end
-    down, up = end - least, most - end
+    rows = np.arange(len(end))
+    centre = end
+    down = end - least
+    up = most - end
     steps = np.linspace(-1, 1, settings.local)
     for _ in range(settings.zooms):
         off = np.where(steps < 0, steps * down[:, None], steps * up[:, None])
@@ -352,7 +357,8 @@ def _fit_amplitudes(
     """
     u, v = task.relative_terms(end)
     w = task.weight[:, None, :]
-    wu, wv = w * u, w * v
+    wu = w * u
+    wv = w * v
     su, sv = wu.sum(axis=-1), wv.sum(axis=-1)
     uu, uv, vv = ((p * r).sum(axis=-1) for p, r in ((wu, u), (wu, v), (wv, v)))
     total = w.sum(axis=-1)

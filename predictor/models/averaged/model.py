@@ -91,9 +91,11 @@ class Residuals:
         The shapes of ``one`` and ``other`` broadcast, behind the axis of the processes.
         """
         first, second = np.broadcast_arrays(one, other)
-        a, b = first.ravel(), second.ravel()
+        a = first.ravel()
+        b = second.ravel()
         scale = self.precision.sum(axis=(1, 2))
-        pull, near = self._pull(a), self._near(b[:, None], self.places)
+        pull = self._pull(a)
+        near = self._near(b[:, None], self.places)
         left_out = self._near(a, b) - (pull * near).sum(axis=2)
         missing = (1.0 - pull.sum(axis=2)) * (1.0 - self._pull(b).sum(axis=2))
         values = self.tau[:, None] ** 2 * left_out + missing / scale[:, None]
@@ -244,7 +246,8 @@ class _Draws:
 
     def deviation(self) -> Floats:
         """Half-width of the central 68 %: a standard deviation that long tails do not blow up."""
-        logs, shares = self.mean + np.sqrt(self.variance) * self.unit, (ndtr(-1.0), ndtr(1.0))
+        logs = self.mean + np.sqrt(self.variance) * self.unit
+        shares = (ndtr(-1.0), ndtr(1.0))
         below, _ = _places(shares, logs.shape[1])
         # Only these need to be where they were if all were sorted, which takes three times as long.
         ordered = np.partition(logs, np.append(below, below + 1), axis=1)
@@ -307,7 +310,8 @@ class _Posterior:
 
     def covariance(self, places: Floats, others: Floats) -> Floats:
         """Covariance of the curve between numbers of nodes, over all draws."""
-        mean, other = self._mean(places), self._mean(others)
+        mean = self._mean(places)
+        other = self._mean(others)
         between = (mean - mean.mean(axis=1, keepdims=True)) @ other.T / DRAWS
         within = self.parts.covariance(np.log(places)[:, None], np.log(others)[None, :])
         share = np.bincount(self.part_of, minlength=len(within)) / DRAWS
@@ -330,7 +334,8 @@ class _Posterior:
 
     def _walk(self, one: Floats, other: Floats) -> Floats:
         """Covariance of the random walks beyond the observed range, one on either side of it."""
-        first, last = self.nodes[0], self.nodes[-1]
+        first = self.nodes[0]
+        last = self.nodes[-1]
         up = np.log(np.maximum(np.minimum(one, other) / last, 1.0))
         down = np.log(np.maximum(first / np.maximum(one, other), 1.0))
         return np.asarray(self.settings.stray**2 * (up + down))

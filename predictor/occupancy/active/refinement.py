@@ -126,7 +126,8 @@ class Refinement:
         return tuple(sorted(settings.parts, key=lambda part: -comparable(total[part])))
 
     def _attribute_orders(self) -> dict[OccupancyPart, tuple[str, ...]]:
-        settings, every = self._state.settings, self._state.space.attributes
+        settings = self._state.settings
+        every = self._state.space.attributes
         if settings.attribute_order is RefinementOrder.DOMAIN:
             return {part: tuple(settings.attributes.get(part, every)) for part in settings.parts}
         return {
@@ -139,7 +140,8 @@ class Refinement:
 
         The design's runs decide, even if they are the internal test set: an order is no function.
         """
-        space, samples = self._state.space, (*self._state.samples, *self._state.tests)
+        space = self._state.space
+        samples = (*self._state.samples, *self._state.tests)
         design = {space.key(one) for one in plackett_burman(space)}
         each_s = sum(one.measured.each_s for one in samples) / len(samples)
         runs = [
@@ -160,10 +162,8 @@ class Refinement:
             predicted = [state.fit.predict(one.attributes).made_of for one in state.tests]
             measured = [one.measured for one in state.tests]
         elif len(state.samples) > 1:
-            predicted, measured = (
-                list(state.fit.predicted),
-                [one.measured for one in state.samples],
-            )
+            predicted = list(state.fit.predicted)
+            measured = [one.measured for one in state.samples]
         else:
             return inf
         return part_errors(predicted, measured)[FIELDS[part]]

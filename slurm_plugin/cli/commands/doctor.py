@@ -29,7 +29,8 @@ _COLOURS = {
 def run(args: argparse.Namespace) -> int:
     """Check, and print each finding as it comes."""
     findings: list[Finding] = []
-    width, colour = terminal_width(), sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    width = terminal_width()
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for finding in examine(installation_of(args), limits=args.limits):
         findings.append(finding)
         if not args.json:

@@ -27,7 +27,9 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(args, for_user=True)
     if args.local or not (args.store or may_read_store(config)):
         config = own_history.refreshed(config)
-    user, tried, few = args.user or user_name(), [], 0
+    user = args.user or user_name()
+    tried = []
+    few = 0
     with open_store(config) as store:
         for key, rows in store.runs.by_key(KeyLevel.TAG):
             if not key.startswith(f"{user}/"):
@@ -54,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(text)
         return 0
     present = read_text(args.diff)
-    old, new = present.splitlines(keepends=True), text.splitlines(keepends=True)
+    old = present.splitlines(keepends=True)
+    new = text.splitlines(keepends=True)
     sys.stdout.writelines(unified_diff(old, new, str(args.diff), "nimo export"))
     if args.format in ENGINES:
         print(*engine_profiles.compared(args.format, present, str(args.diff), tried), sep="\n")

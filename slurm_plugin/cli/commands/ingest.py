@@ -59,7 +59,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _once(args: argparse.Namespace, config: Config) -> int:
-    done, failed = list[IngestSummary](), list[FormatError]()
+    done = list[IngestSummary]()
+    failed = list[FormatError]()
     with open_store(config, create=True) as store, progress("reading") as report:
         for source in _sources(args, config):
             try:

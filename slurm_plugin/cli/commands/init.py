@@ -67,7 +67,8 @@ def _answers(args: argparse.Namespace, installation: Installation) -> Answers:
 
 def _proposed(args: argparse.Namespace, installation: Installation) -> Answers:
     """Answers without options; a nimo.yaml that stays has named the socket of both files."""
-    proposed, there = propose(installation), installation.config_file
+    proposed = propose(installation)
+    there = installation.config_file
     if isinstance(installation.config, Exception) or there is None or not there.exists():
         return proposed
     if there.read_text() == (ETC / "nimo.yaml").read_text():

@@ -19,7 +19,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"nothing is kept in {path}; 'nimo-advise --local job.sh' reads your jobs")
     else:
         with open_store(config) as store:
-            runs, asked_s = store.runs.count(), own_history.asked_s(store)
+            runs = store.runs.count()
+            asked_s = own_history.asked_s(store)
         asked = f", sacct asked last at {clock(asked_s)}" if asked_s else ""
         print(f"{path}: {count(runs, 'job')} of yours{asked}")
     return 0

@@ -55,7 +55,8 @@ def _merge(store: "Store", source: str) -> _Merged:
     from predictor.node_types import sums  # noqa: PLC0415
     from sacct_ingest.store import Store  # noqa: PLC0415
 
-    done, begin = _Merged(source), b""
+    done = _Merged(source)
+    begin = b""
     with suppress(OSError), Path(source).open("rb") as file:
         begin = file.read(len(_HEADER))
     if begin == _HEADER:

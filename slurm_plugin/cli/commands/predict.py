@@ -55,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
     """Print one application's curve, or the list of them."""
     if args.application is None and args.plot not in (None, plot.TERMINAL):
         # "--plot wrf-d02": the option took the name for its file.
-        args.application, args.plot = args.plot, plot.TERMINAL
+        args.application = args.plot
+        args.plot = plot.TERMINAL
     _check_named(args)
     settings = command_context.user_settings(args)
     answer = _applications(args, settings)
@@ -224,7 +225,9 @@ def _print(
 def _text(
     table: "PredictionTable", args: argparse.Namespace, energy: Energy, standing: StandingRow | None
 ) -> str:
-    options, width, now_s = command_context.table_options(args), terminal_width(), time.time()
+    options = command_context.table_options(args)
+    width = terminal_width()
+    now_s = time.time()
     if not (args.all or args.verbose):
         return curve_screen.on_screen(
             table, width=width, options=options, energy=energy, now_s=now_s, standing=standing

@@ -145,7 +145,8 @@ def _prepared(
     if args.assume is not None:
         made = workload.Assumptions(share=args.assume, range=args.range, seed=args.seed)
         work = workload.Workload.of(rows, cluster_nodes=_cluster_nodes(args))
-        chosen, words = workload.assume(work, made), workload.assumptions_in_words(made)
+        chosen = workload.assume(work, made)
+        words = workload.assumptions_in_words(made)
     else:
         learned = rows[: round(args.learn * len(rows))]
         begin_s = float(learned[-1].submit_s) if learned else 0.0

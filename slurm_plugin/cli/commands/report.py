@@ -80,7 +80,8 @@ def _stored(config: "Config", args: argparse.Namespace) -> "OutcomeReport":
     from slurm_plugin.slurm.job_request import user_name  # noqa: PLC0415
     from slurm_plugin.store_access import open_store, visibility_for  # noqa: PLC0415
 
-    rules, asked = visibility_for(config, os.getuid(), user_name()), _asked(args)
+    rules = visibility_for(config, os.getuid(), user_name())
+    asked = _asked(args)
     if rules.why:
         print(f"nimo: only your own jobs are shown: {rules.why}", file=sys.stderr)
     chosen = selection_of(asked, only_user=rules.only_user, only_accounts=rules.accounts)

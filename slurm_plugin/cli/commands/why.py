@@ -363,7 +363,8 @@ def _stored(config: "Config", ask: "Ask") -> "Explanation":
 
 def _not_found(job_id: int, explanation: "Explanation") -> str:
     """Say why there is no decision to explain, and what to do."""
-    fitting, others = explanation.fitting, explanation.at_that_time
+    fitting = explanation.fitting
+    others = explanation.at_that_time
     if fitting:
         return (
             f"{fitting} jobs of this name and folder were submitted about when job {job_id} was, "

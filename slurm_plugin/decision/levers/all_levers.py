@@ -46,7 +46,9 @@ def tag_texts(case: Situation, decided: Decision) -> list[str]:
 
     Nothing where a job already asks for no more than it is predicted to need.
     """
-    tag, fault, fixed = case.request.tag, case.request.tag_fault, case.request.fixed
+    tag = case.request.tag
+    fault = case.request.tag_fault
+    fixed = case.request.fixed
     texts = [printable(fault)] if fault else []
     if tag is None or fixed in {Reason.OPTED_OUT, Reason.HET}:
         return texts
@@ -61,7 +63,8 @@ def tag_texts(case: Situation, decided: Decision) -> list[str]:
 
 def _why_unused(case: Situation, decided: Decision) -> str:
     """Say why no lever uses the prediction; empty: each may."""
-    request, table = case.request, case.table
+    request = case.request
+    table = case.table
     if table is None:
         return Reason.NO_FINISHED_RUN.text
     if not table.nodes:

@@ -54,7 +54,9 @@ def warnings_of(
 
 def _never_started(decision: Decision, request: Request, *, now_s: float) -> list[str]:
     """Say that Slurm hardly starts a job with its limit, where the decision does not say it."""
-    deadline_s, limit_s, best = request.deadline_s, request.limit_s, decision.chosen
+    deadline_s = request.deadline_s
+    limit_s = request.limit_s
+    best = decision.chosen
     begin_s = max(now_s, request.begin_s)
     latest_s = request.latest_start_s(limit_s)
     told = decision.reason in _DEADLINE
@@ -67,7 +69,8 @@ def _never_started(decision: Decision, request: Request, *, now_s: float) -> lis
 
 
 def _beyond(decision: Decision, request: Request, *, now_s: float) -> list[str]:
-    best, deadline_s = decision.chosen, request.deadline_s
+    best = decision.chosen
+    deadline_s = request.deadline_s
     if best is None or deadline_s is None or decision.reason not in _DEADLINE:
         return []
     begin_s = max(now_s, request.begin_s)
@@ -92,7 +95,8 @@ def _runs(one: Prediction) -> str:
 
 
 def _too_long(best: Option, request: Request, deadline_s: float, begin_s: float) -> list[str]:
-    one, until = best.prediction, spoken_clock(begin_s + best.prediction.high_s, begin_s)
+    one = best.prediction
+    until = spoken_clock(begin_s + best.prediction.high_s, begin_s)
     return [
         f"this job is not expected to make its deadline, {spoken_clock(deadline_s, begin_s)}",
         f"{_which(best, request)}, it runs for {_runs(one)}: even if it "
@@ -103,7 +107,8 @@ def _too_long(best: Option, request: Request, deadline_s: float, begin_s: float)
 def _limit_too_long(
     best: Option | None, request: Request, deadline_s: float, begin_s: float
 ) -> list[str]:
-    limit_s, which = request.least_limit_s(request.limit_s), "time limit"
+    limit_s = request.least_limit_s(request.limit_s)
+    which = "time limit"
     if request.least_s:
         which = "--time-min"
     latest_s = request.latest_start_s(request.limit_s)
@@ -117,7 +122,8 @@ def _limit_too_long(
         lines = [f"this job should make {deadline}, if {start}: later {limit} is too long"]
     enough_s = best and (best.fitting_limit_s or best.limit_s)
     if best and enough_s and begin_s + enough_s <= deadline_s - STARTING_S:
-        time, start = slurm_time(enough_s), spoken_clock(begin_s, begin_s)
+        time = slurm_time(enough_s)
+        start = spoken_clock(begin_s, begin_s)
         where = count(best.nodes, "node")
         lines.append(f"on {where}, --time={time} is enough if it starts at {start}")
     elif (left_s := deadline_s - begin_s - STARTING_S) >= MINUTE_S:
@@ -129,7 +135,8 @@ def _limit_too_long(
 
 
 def _start_unsure(best: Option, request: Request, deadline_s: float, begin_s: float) -> list[str]:
-    one, limit_s = best.prediction, best.limit_s or 0.0
+    one = best.prediction
+    limit_s = best.limit_s or 0.0
     latest_s = min(request.latest_start_s(best.limit_s), deadline_s - one.high_s)
     latest_s = max(latest_s, begin_s)
     other = limit_s not in (0.0, request.asked_limit_s, request.limit_s)

@@ -80,7 +80,8 @@ class _LowerMemory:
 
 def _lower(case: Situation, decided: Decision, config: Config) -> _LowerMemory | None:
     """Memory that a job gets instead of what it asks for; None: that stays."""
-    part, need = case.partition, _need(case, config.sharing.own_runs)
+    part = case.partition
+    need = _need(case, config.sharing.own_runs)
     span = _sizes(case, decided)
     if part is None or need is None or span is None:
         return None
@@ -109,7 +110,9 @@ def _lower(case: Situation, decided: Decision, config: Config) -> _LowerMemory |
 
 def _need(case: Situation, own_runs: int) -> MemoryNeed | None:
     """Give what the owner's runs needed, where that may change a job; others' runs do not count."""
-    request, job, table = case.request, case.request.resources, case.table
+    request = case.request
+    job = case.request.resources
+    table = case.table
     if not request.lower_memory or request.distrusted or not request.script.text:
         return None
     if job.mem_per_tres or request.hook < HookLevel.SIZES:
@@ -124,7 +127,8 @@ def _need(case: Situation, own_runs: int) -> MemoryNeed | None:
 
 def _sizes(case: Situation, decided: Decision) -> tuple[int, int] | None:
     """Fewest and most nodes, CPUs or GPUs that the job may get; None: not known."""
-    request, job = case.request, case.request.resources
+    request = case.request
+    job = case.request.resources
     if decided.action is Action.SET and decided.chosen:
         return decided.chosen.nodes, decided.chosen.nodes
     if request.unit is not Unit.NODES:

@@ -32,7 +32,8 @@ def _change(case: Situation, chosen: Option) -> Change:
 
 
 def _line(case: Situation, decided: Decision, chosen: Option) -> str:
-    request, asked = case.request, decided.request
+    request = case.request
+    asked = decided.request
     size = request.unit.counted(chosen.nodes)
     if decided.learns:
         most = "+" if request.high >= UNBOUNDED else f"-{request.high}"

@@ -55,7 +55,8 @@ def _adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustme
 
 def _predicted(case: Situation, decided: Decision) -> dict[str, Prediction] | None:
     """Give the run time in each place, in the job's order; None: one of them is not known well."""
-    table, places = case.table, case.places
+    table = case.table
+    places = case.places
     if table is None or table.is_guess or case.request.distrusted or len(places) < 2:
         return None
     if len({place.tier for place in places}) > 1:  # which Slurm goes by, whatever the order

@@ -26,7 +26,8 @@ MOST_AGE_S = 60.0
 
 def _adjustment(case: Situation, decided: Decision, around: Surroundings) -> Adjustment | None:
     """Write the limit to plan with, for as long as Slurm is known to plan so."""
-    minutes, cluster = case.request.resources.time_limit, around.cluster
+    minutes = case.request.resources.time_limit
+    cluster = around.cluster
     if not (case.request.soft and case.site.mode is Mode.ENFORCE and minutes and cluster):
         return None
     if not case.table or not _plans(case, decided, cluster, around):
@@ -37,7 +38,8 @@ def _adjustment(case: Situation, decided: Decision, around: Surroundings) -> Adj
     size = size_of(case, decided, table)
     if size is None or case.request.distrusted or _is_chain(table):
         return None
-    rules, own_s = around.config.time_limit, 60.0 * minutes
+    rules = around.config.time_limit
+    own_s = 60.0 * minutes
     share = around.plans.quantiles.get(_partitions(case)[0], 1.0 - rules.outlasted_share)
     limit_s = planned_s(table, size, own_s, share, rules)
     if limit_s >= own_s:

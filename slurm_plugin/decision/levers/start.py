@@ -21,7 +21,8 @@ def _adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustme
     Not where it has no range to get back.  The second is for Slurm's plan, which is made by
     limits: a count that waits for a prediction has none.
     """
-    request, chosen = case.request, decided.chosen
+    request = case.request
+    chosen = decided.chosen
     if case.site.mode is not Mode.ENFORCE or decided.action is not Action.SET or chosen is None:
         return None
     ranged = request.unit is Unit.NODES and request.low < request.high

@@ -20,7 +20,8 @@ from slurm_plugin.protocol.decision_messages import Change
 
 def _adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustment | None:
     """Write the limit, and the ``--time-min`` that backfill may cut it down to."""
-    minutes, own = limit_min(case, decided), case.request.resources.time_limit
+    minutes = limit_min(case, decided)
+    own = case.request.resources.time_limit
     if minutes is None:
         return None
     limits = _shortened(case, decided)
@@ -37,7 +38,8 @@ def _adjustment(case: Situation, decided: Decision, _: Surroundings) -> Adjustme
 
 def limit_min(case: Situation, decided: Decision) -> int | None:
     """Time limit that is written into a job, minutes; None: its own stays."""
-    chosen, own = decided.chosen, case.request.resources.time_limit
+    chosen = decided.chosen
+    own = case.request.resources.time_limit
     if case.site.mode is not Mode.ENFORCE or decided.action is Action.REFUSE or chosen is None:
         return None
     if (limits := _shortened(case, decided)) is not None:
@@ -59,8 +61,10 @@ def _asked_in_vain(tag: Tag, _: Situation, decided: Decision) -> bool:
 
 def _unsure(case: Situation, decided: Decision) -> str:
     """Say on which count that the job may get its prediction makes no limit; empty: on all."""
-    request, table = case.request, case.table
-    chosen, asked = decided.chosen, decided.request
+    request = case.request
+    table = case.table
+    chosen = decided.chosen
+    asked = decided.request
     if table is None:
         return ""
     if request.time_use is TimeUse.OFF:

@@ -192,7 +192,8 @@ class Journal:
     """The file; ``trials``, by assignment and attempt, are in the order of their planning."""
 
     def __init__(self, path: Path, application: str, model: ModelChoices | None = None) -> None:
-        self._path, self._application = path, application
+        self._path = path
+        self._application = application
         self._model = model or ModelChoices()
         self.trials = {(one.key, one.attempt): one for one in self._read()}
 
@@ -323,7 +324,8 @@ def _assignment(
 ) -> Assignment:
     inputs, folder, script, place = context
     if int(chosen.get("tasks", chosen["nodes"])) < int(chosen["nodes"]):
-        tasks, nodes = chosen["tasks"], chosen["nodes"]
+        tasks = chosen["tasks"]
+        nodes = chosen["nodes"]
         raise ConfigError(f"{place}: of {nodes} nodes Slurm gives {tasks} to {tasks} tasks")
     options = [f"{OPTIONS[key]}={value}" for key, value in chosen.items() if key in OPTIONS]
     options += [f"--{key}={getattr(group, key)}" for key in _FIXED if getattr(group, key)]

@@ -61,8 +61,10 @@ def network_share(before: IoCounters, after: IoCounters) -> float | None:
     total = 0.0
     for device, count in after.own.items():
         asked = count - before.own.get(device, 0)
-        now, then = after.disks.get(device, (0, 0)), before.disks.get(device, (0, 0))
-        done, busy_ms = now[0] - then[0], now[1] - then[1]
+        now = after.disks.get(device, (0, 0))
+        then = before.disks.get(device, (0, 0))
+        done = now[0] - then[0]
+        busy_ms = now[1] - then[1]
         if asked > 0 and done > 0 and busy_ms > 0:
             total += busy_ms * min(asked / done, 1.0)
     served_ms += total
@@ -72,7 +74,9 @@ def network_share(before: IoCounters, after: IoCounters) -> float | None:
 
 def _nfs_ms(before: IoCounters, after: IoCounters) -> tuple[float, float]:
     light_ops = light_ms = 0
-    queued_ms, heavy, together = 0, [], {}
+    queued_ms = 0
+    heavy = []
+    together = {}
     for (mount, kind), now in after.nfs.items():
         then = before.nfs.get((mount, kind), (0, 0, 0, 0))
         ops, queue, trips, moved = (max(a - b, 0) for a, b in zip(now, then, strict=True))
@@ -80,7 +84,8 @@ def _nfs_ms(before: IoCounters, after: IoCounters) -> tuple[float, float]:
         if kind == _TRANSPORT:
             together[mount] = max(trips / ops, 1.0) if ops else 1.0
         elif kind in _LIGHT:
-            light_ops, light_ms = light_ops + ops, light_ms + trips
+            light_ops = light_ops + ops
+            light_ms = light_ms + trips
         elif ops:
             heavy.append((mount, ops, trips, moved))
     trip_ms = light_ms / light_ops if light_ops else min((t / n for _, n, t, _ in heavy), default=0)
@@ -103,15 +108,18 @@ def _byte_ms(before: Interfaces, after: Interfaces) -> float:
 
 def _nfs(text: str) -> Operations:
     mounts: dict[tuple[str, str], tuple[int, int, int, int]] = {}
-    mount, counted = "", False
+    mount = ""
+    counted = False
     for line in text.splitlines():
         words = line.split()
         if words[:1] == ["device"] and "on" in words:
-            mount, counted = words[words.index("on") + 1], False
+            mount = words[words.index("on") + 1]
+            counted = False
         elif line.strip() == "per-op statistics":
             counted = True
         elif words[:1] == [_TRANSPORT] and len(words) > _IN_FLIGHT and words[_KIND] != "udp":
-            sends, flying = words[_SENDS], words[_IN_FLIGHT]
+            sends = words[_SENDS]
+            flying = words[_IN_FLIGHT]
             if sends.isdecimal() and flying.isdecimal():
                 before = mounts.get((mount, _TRANSPORT), (0, 0, 0, 0))
                 mounts[mount, _TRANSPORT] = before[0] + int(sends), 0, before[2] + int(flying), 0

@@ -125,7 +125,8 @@ class ByOccupancies:
         """Return the results so far."""
         if not self._learner.samples:
             return ProposerState({}, {}, None, ())
-        fit, space = self._learner.fit, self._learner.space
+        fit = self._learner.fit
+        space = self._learner.space
         error = self._learner.error
         narrow = WIDEST * self._learner.settings.target
         expected = tuple(_expected(fit, one, narrow) for one in space.candidates)

@@ -185,7 +185,8 @@ class Workbench:
 
     def learned(self) -> ProposerState:
         """Give the results so far, for the assignments that can be run."""
-        state, places = self.proposer.learned(), self.runnable().places
+        state = self.proposer.learned()
+        places = self.runnable().places
         key = self.choices.space.key
         return replace(
             state, expected=tuple(one for one in state.expected if key(one.attributes) in places)
@@ -229,7 +230,8 @@ class Workbench:
 
 
 def _outcome(run: RunRow) -> dict[str, object]:
-    used, reason = usage(run, run.steps), failure(run)
+    used = usage(run, run.steps)
+    reason = failure(run)
     return {
         "stage": Stage.FAILED if reason else Stage.DONE,
         "reason": reason,

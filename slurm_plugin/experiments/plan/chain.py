@@ -169,11 +169,13 @@ def _task_script(flow: Workflow, step: Step, task: Task) -> str:
 
 def _copy_script(flow: Workflow, step: Step) -> str:
     """Copy beside the target first, so that no reader finds half a file; then say how fast."""
-    file, near = flow.files[step.file], place_of_copy(flow, step)
+    file = flow.files[step.file]
+    near = place_of_copy(flow, step)
     # What sbatch took along of its environment may name the cluster that it was called on.
     options = f"-M {near.cluster} " if near.cluster else ""
     source, target = (path_of(file, flow.storages[one]) for one in (step.source, step.target))
-    folder, part = target.rpartition("/")[0], f"{target}.part"
+    folder = target.rpartition("/")[0]
+    part = f"{target}.part"
     copy = flow.links[step.source, step.target].copy
     ends = link_ends(flow, step.source, step.target)
     # A storage without a host is the nodes that are near to it.

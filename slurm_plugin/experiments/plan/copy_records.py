@@ -67,7 +67,8 @@ class CopyRecorder:
 
     def _comment(self, run: StepRun) -> str:
         """Ask for a job's comment; empty: Slurm does not say."""
-        where, job = held_jobs.on(run.where), f"--jobs={run.job_id}"
+        where = held_jobs.on(run.where)
+        job = f"--jobs={run.job_id}"
         for argv in (
             ["squeue", "-h", "-t", "all", "-o", "%k", job, *where],
             ["sacct", "-n", "-X", "-P", "-o", "Comment", job, *where],

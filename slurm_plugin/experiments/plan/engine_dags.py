@@ -122,7 +122,9 @@ class _Graph:
 
     def before(self, node: str) -> tuple[str, ...]:
         """List the processes that come directly before one, past what is no process."""
-        found, open_nodes, seen = [], [*self.edges.get(node, ())], {node}
+        found = []
+        open_nodes = [*self.edges.get(node, ())]
+        seen = {node}
         while open_nodes:
             one = open_nodes.pop()
             if one in seen:
@@ -255,7 +257,9 @@ def _runtime_min(resources: str) -> int:
 
 def _in_order(tasks: list[ForeignTask]) -> list[ForeignTask]:
     """Put each task behind those whose files it reads."""
-    left, done, order = list(tasks), set[str](), list[ForeignTask]()
+    left = list(tasks)
+    done = set[str]()
+    order = list[ForeignTask]()
     while left:
         writes = {file for task in left for file in task.writes}
         ready = [task for task in left if not writes & (set(task.reads) - done)]

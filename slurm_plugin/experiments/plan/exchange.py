@@ -41,7 +41,8 @@ def exchange(submitted: Submitted, new: Sequence[PlannedJob], queue: HeldJobs) -
         ):
             _leave(submitted, before)
             renewed.add(job.name)
-        had, now = _where(before) if before else "", _where(job)
+        had = _where(before) if before else ""
+        now = _where(job)
         if had != now:
             yield f"{job.name}: {now} instead of {had}" if had else f"{job.name}: new, {now}"
         made.append(job)
@@ -57,14 +58,16 @@ def _limited(before: PlannedJob | None, job: PlannedJob) -> PlannedJob:
     wants = _numbers(job)
     if before is None or "--deadline" in wants or _numbers(before)["--nodes"] != wants["--nodes"]:
         return job
-    had, target = int(_numbers(before)["--time"]), int(wants["--time"])
+    had = int(_numbers(before)["--time"])
+    target = int(wants["--time"])
     options = (f"--time={max(had, target)}" if o.startswith("--time=") else o for o in job.options)
     return replace(job, options=tuple(options))
 
 
 def _updated(submitted: Submitted, before: PlannedJob, job: PlannedJob, queue: HeldJobs) -> bool:
     """Update a job to the new plan; False: that takes a new job."""
-    had, target = _numbers(before), _numbers(job)
+    had = _numbers(before)
+    target = _numbers(job)
     if not _alike(submitted, before, job) or had.keys() != target.keys():
         return False
     words = {_NUMBERS[option]: value for option, value in target.items() if had[option] != value}

@@ -58,9 +58,13 @@ class FollowedPlan:
         planner: Planner | None = None,
         slip_s: float = SLIP_S,
     ) -> None:
-        self.submitted, self.again = submitted, again
-        self._path, self._jobs, self._tell = path, jobs, tell
-        self._planner, self._slip_s = planner, slip_s
+        self.submitted = submitted
+        self.again = again
+        self._path = path
+        self._jobs = jobs
+        self._tell = tell
+        self._planner = planner
+        self._slip_s = slip_s
         self._ready: list[PlannedJob] = []
 
     @property
@@ -116,7 +120,8 @@ class FollowedPlan:
 
     def command(self, run: StepRun) -> tuple[list[str], str]:
         """Give the command line of a step's job, and its script."""
-        own, job = self.submitted, self._job(run)
+        own = self.submitted
+        job = self._job(run)
         clusters = {one.name: one.cluster for one in own.jobs}
         ids = {
             name: str(own.job_id(name))
@@ -167,7 +172,8 @@ class FollowedPlan:
 
     def line(self, run: StepRun) -> str:
         """Say what became of a job."""
-        step, slip = self._job(run).step, ""
+        step = self._job(run).step
+        slip = ""
         if run.state == PENDING:
             return f"{run.step}: submitted as {run.job_id}"
         if run.ended and run.ended_s is not None:
@@ -196,7 +202,8 @@ class FollowedPlan:
 
     def _judge(self, run: StepRun) -> None:
         """Note that what is left has to be planned again after this."""
-        own, step = self.submitted, self._job(run).step
+        own = self.submitted
+        step = self._job(run).step
         if run.state != COMPLETED:
             own.astray = f"{run.step} is {run.state}"
         elif run.ended_s is not None:
@@ -249,7 +256,8 @@ class FollowedPlan:
             return
         if replan is None:
             return
-        now, before = replan.plan, replan.before
+        now = replan.plan
+        before = replan.before
         text = "planned again" if replan.changed else "the plan stays"
         text += f"; all ended by {clock(now.end_s)}"
         if replan.changed and before is not None:

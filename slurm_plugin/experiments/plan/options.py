@@ -112,7 +112,8 @@ def _estimated(
     problem: PlanningProblem, task: Task, place: PlanSite
 ) -> list[tuple[TaskOption, TaskEstimate]]:
     """Run times with what the task may have at a place: node counts, CPUs and memory rise."""
-    room, free = problem.room(task, place), max(problem.free[place.name].free, default=0)
+    room = problem.room(task, place)
+    free = max(problem.free[place.name].free, default=0)
     most = min(task.high or inf, place.high or inf, free, room.high)
     least = max(task.low, place.low, room.low)
     counts = [n for n in problem.runs.counts(task, place) if least <= n <= most]
@@ -133,7 +134,8 @@ def thinned(counts: Sequence[int], most: int) -> list[int]:
     """
     if len(counts) <= most:
         return list(counts)
-    first, last = counts[0], counts[-1]
+    first = counts[0]
+    last = counts[-1]
     targets = [first * (last / first) ** (i / (most - 1)) for i in range(most)]
     return sorted({min(counts, key=lambda n, w=w: abs(n - w)) for w in targets})  # type: ignore[misc]
 

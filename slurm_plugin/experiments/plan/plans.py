@@ -149,8 +149,10 @@ def _in_time(
     problem: PlanningProblem, all_of: Choices, deadline_s: float, confidence: float
 ) -> Iterator[tuple[str, plan_search.SearchResult]]:
     """Plans for targets before the deadline, nearer and nearer to the latest that keeps it."""
-    late_s, early_s = deadline_s, problem.now_s
-    target_s, effort = deadline_s, plan_search.EFFORT
+    late_s = deadline_s
+    early_s = problem.now_s
+    target_s = deadline_s
+    effort = plan_search.EFFORT
     for _ in range(_TRIES):
         result = plan_search.search(problem, all_of, target_s, effort=effort)
         effort = _LESS

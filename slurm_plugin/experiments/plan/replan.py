@@ -135,7 +135,8 @@ def _factors(errors: Sequence[_RunError]) -> RunFactors:
     """
     common = len(errors) * fmean(one.common for one in errors)
     part = common / (common + fmean(one.own for one in errors))
-    idle, now = fmean(one.idle for one in errors), fmean(one.now for one in errors)
+    idle = fmean(one.idle for one in errors)
+    now = fmean(one.now for one in errors)
     return RunFactors(exp(part * idle), exp(part * now))
 
 

@@ -131,7 +131,8 @@ def of_interval(
 ) -> TaskEstimate:
     """Estimate whose interval at ``level`` is from ``low_s`` to ``high_s``."""
     z = NormalDist().inv_cdf((1 + level) / 2)
-    down, up = log(time_s / low_s) / z, log(high_s / time_s) / z
+    down = log(time_s / low_s) / z
+    up = log(high_s / time_s) / z
     return TaskEstimate(time_s, max(down, 0.0), max(up, 0.0), common, group)
 
 
@@ -254,7 +255,8 @@ class LearnedRunTimes:
 
     def counts(self, task: Task, place: PlanSite) -> Sequence[int]:
         """Node counts with a run time, in rising order."""
-        low, high = max(task.low, place.low), min(task.high or 2**20, place.high or 2**20)
+        low = max(task.low, place.low)
+        high = min(task.high or 2**20, place.high or 2**20)
         if task.name in self.fits:
             # Where all runs had the same count, no run tells what another would take.
             ran_low, ran_high = self.fits[task.name].support.bounds.get(NODES, (low, low))

@@ -197,7 +197,8 @@ class Board:
     def copy(self) -> "Board":
         """Copy the board, so that another schedule can go on from here."""
         made = copy.copy(self)
-        made.steps, made.choices = self.steps.copy(), self.choices.copy()
+        made.steps = self.steps.copy()
+        made.choices = self.choices.copy()
         made.ends = self.ends.copy()
         made._lines = {name: Timeline.of(line) for name, line in self._lines.items()}
         made._at = {name: places.copy() for name, places in self._at.items()}

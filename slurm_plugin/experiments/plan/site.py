@@ -290,7 +290,8 @@ def _nodes_over_time(
 def _said(flow: Workflow, task: Task) -> dict[str, float]:
     """Attributes that a task sets itself: what it reads, and what its options ask for."""
     job = _request(task, next(iter(flow.places.values())), 0.0)
-    cpus, each_mib = job.cpus_per_task, job.min_mem_per_cpu or 0
+    cpus = job.cpus_per_task
+    each_mib = job.min_mem_per_cpu or 0
     if each_mib:  # sbatch takes no --mem beside it, and more CPUs would be more memory
         cpus = cpus or 1
     said = {
@@ -305,7 +306,9 @@ def _request(task: Task, place: PlanSite, now_s: float) -> Job:
     """Job request that a task makes at a place."""
     argv = ["sbatch", *task.options, f"--partition={place.partition}", f"--nodes={task.low}"]
     try:
-        line, user, uid = parse_command_line(argv), user_name(), os.getuid()
+        line = parse_command_line(argv)
+        user = user_name()
+        uid = os.getuid()
         return make_job(job_fields(line, "", Submitter(user, uid, ""), now_s=now_s))
     except ScriptError as error:
         raise ConfigError(f"tasks.{task.name}.sbatch: {error}") from error
@@ -438,7 +441,9 @@ def _with_tags(flow: Workflow, tables: Mapping[str, PredictionTable]) -> Workflo
     """
     tasks = {}
     for task in flow.tasks.values():
-        table, owner, label = tables.get(task.name), user_name(), task.application
+        table = tables.get(task.name)
+        owner = user_name()
+        label = task.application
         if table is not None:
             owner = table.owner or owner
             label = table.key if table.level == KeyLevel.TAG else label
@@ -516,7 +521,8 @@ def expected_nodes(
     if partition.outlook is None:
         return partition.profile
     limit_s = limit_s or partition.max_time_s or inf
-    changes, before = [(now_s, 0)], 0
+    changes = [(now_s, 0)]
+    before = 0
     supply = partition.supply
     for nodes in range(1, partition.nodes + 1):
         wait_s = supply.wait(nodes, limit_s, now_s=now_s, begin_s=now_s).median_s

@@ -20,7 +20,9 @@ def late(submitted: Submitted, now_s: float, allowed: Callable[[PlannedJob], flo
     allowed: by how many seconds a job may be off.
     """
     for job in submitted.unfinished:
-        off_s, most_s, needs = 0.0, allowed(job), job.needs
+        off_s = 0.0
+        most_s = allowed(job)
+        needs = job.needs
         if submitted.begun(job.name):
             off_s = _expected_end_s(submitted, job, now_s) - job.step.end_s
             how = f"is expected to end {off(off_s)}"

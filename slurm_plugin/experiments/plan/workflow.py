@@ -158,7 +158,8 @@ def ordered(flow: Workflow) -> Workflow:
     Raises ValueError: tasks wait for each other in a circle, two tasks write one file, or a file
         comes from nowhere.
     """
-    writers, tasks = _writers(flow.files, flow.tasks), flow.tasks
+    writers = _writers(flow.files, flow.tasks)
+    tasks = flow.tasks
     before = {
         task.name: tuple(
             dict.fromkeys([*task.after, *(writers[f] for f in task.reads if f in writers)])

@@ -39,7 +39,8 @@ def text_of(path: Path, site: Path | None = None, trace: Path | None = None) -> 
     trace: tasks and run times of a Nextflow DAG.
     Raises ConfigError: a file cannot be read, or is of another kind.
     """
-    text, name = read_text(path), str(path)
+    text = read_text(path)
+    name = str(path)
     read = _foreign(text)
     if read is None:
         if site or trace:
@@ -144,7 +145,8 @@ def _read(name: str, at: str, key: str, entry: Any, kind: type[_Made]) -> _Made:
         given[field] = _converted(f"{where}.{field}", _VALUES[field], given[field])
     if "run_time" in given:
         # A single one is that of the fewest nodes.
-        value, low = given["run_time"], given.get("nodes", (1,))[0]
+        value = given["run_time"]
+        low = given.get("nodes", (1,))[0]
         table = value if isinstance(value, dict) else {low: value}
         times = convert(table, dict[int, str | float], name=name, at=f"{at}.run_time")
         given["run_time"] = {

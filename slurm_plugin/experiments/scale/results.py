@@ -55,7 +55,8 @@ class Results:
 
 def results_of(study: studies.Study) -> Results:
     """Make the results of the runs there are."""
-    settings, runs = study.settings, tuple(study.runs)
+    settings = study.settings
+    runs = tuple(study.runs)
     allowed = [n for n in settings.counts if n not in study.closed]
     fit = studies.fitted(study.observed)
     answer = studies.answer_of(fit, allowed, weak=settings.weak) if fit and allowed else None
@@ -85,7 +86,8 @@ def _row(
         return Row(n, note=reasons or "not run")
     work = n / base[0] if study.settings.weak else 1.0
     one_s = base[0] * work * base[1]
-    speedup, doubt = one_s / shown_s, ""
+    speedup = one_s / shown_s
+    doubt = ""
     if n != base[0] and min(shown_s, base[1]) < _SHORTEST_S:
         doubt = "runs too short to tell"
     elif speedup > n and predicted and one_s <= n * predicted.high_s:
@@ -142,12 +144,15 @@ def as_json(results: Results, ended: str, used: float) -> str:
 
 def proposal(results: Results) -> str:
     """Write the paragraph for a proposal."""
-    settings, measured = results.settings, results.measured
+    settings = results.settings
+    measured = results.measured
     good = [one for one in results.runs if one.good]
     if not measured or results.answer is None:
         return "Too few runs ended well: there is no scaling curve yet."
-    word, kind = settings.sizes.word, "Weak" if settings.weak else "Strong"
-    first, last = measured[0], measured[-1]
+    word = settings.sizes.word
+    kind = "Weak" if settings.weak else "Strong"
+    first = measured[0]
+    last = measured[-1]
     best = next(row for row in results.rows if row.count == results.recommended)
     place = ", ".join(sorted({f"partition {one.partition} of {one.cluster}" for one in good}))
     each = sorted({one.cpus // one.nodes for one in good if one.nodes})

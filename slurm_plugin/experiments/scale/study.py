@@ -267,7 +267,8 @@ class Study:
         self.ended = ""
         if settings is None or path.exists():
             saved = held_jobs.read(path, _File, "is this the folder of a study?")
-            settings, self.ended = saved.settings, saved.ended
+            settings = saved.settings
+            self.ended = saved.ended
             most_s = settings.most_s
             self.runs = [replace(run, limit_s=run.limit_s or most_s) for run in saved.runs]
         self.settings = settings

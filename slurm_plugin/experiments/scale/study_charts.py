@@ -29,7 +29,8 @@ _TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 def sheet_of(results: Results) -> Chart:
     """Draw both side by side."""
-    few, many = results.rows[0].count, results.rows[-1].count
+    few = results.rows[0].count
+    many = results.rows[-1].count
     return sheet([_times(results, few, many), _efficiencies(results, few, many)], "")
 
 
@@ -40,7 +41,8 @@ def _times(results: Results, few: int, many: int) -> Chart:
     ideal = [times[0]] * len(counts)
     if not results.settings.weak:
         ideal = [times[0] * counts[0] / count for count in counts]
-    low_s, high_s = min(*times, *ideal) / 1.2, max(*times, *ideal) * 1.2
+    low_s = min(*times, *ideal) / 1.2
+    high_s = max(*times, *ideal) * 1.2
     frame = LogFrame(few, many, low_s, high_s, results.settings.sizes.plural)
     marks: list[Mark] = [*frame.axes("run time")]
     key = []

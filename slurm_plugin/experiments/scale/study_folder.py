@@ -28,7 +28,8 @@ def write(results: Results, folder: Path) -> list[Path]:
     whole = table(results)
     put("table.csv", whole.csv())
     shown = replace(whole, columns=[one for one in whole.columns if one.worth != ON_REQUEST])
-    titles, cells = [one.title for one in shown.columns], shown.cells()
+    titles = [one.title for one in shown.columns]
+    cells = shown.cells()
     put("table.md", _markdown(titles, cells))
     put("table.tex", _latex(titles, cells))
     put("proposal.txt", proposal(results) + "\n")

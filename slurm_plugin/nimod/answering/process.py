@@ -149,7 +149,9 @@ class _Lane:
     """
 
     def __init__(self, process: AnswerProcess, number: int, sender: questions.StateSender) -> None:
-        self._process, self._number, self._sender = process, number, sender
+        self._process = process
+        self._number = number
+        self._sender = sender
         self._of: _Worker | None = None
         self._queues: FairQueues[PendingQuestion] = FairQueues(Resource.QUESTIONS)
         self._changed = threading.Condition()
@@ -205,7 +207,8 @@ class _Lane:
             return encode(Answer(ok=False, error=_ENDED))
 
     def _exchange(self, worker: _Worker, question: questions.Question) -> bytes:
-        sent, received = worker.sent[self._number], worker.received[self._number]
+        sent = worker.sent[self._number]
+        received = worker.received[self._number]
         match question:
             case questions.AdviceQuestion():
                 news = self._sender.for_advice(question.job)

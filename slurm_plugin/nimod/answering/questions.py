@@ -78,7 +78,9 @@ class StateSender:
         outlooks: Outlooks,
         others: Callable[[str, str], ClusterViews] = lambda *_: ClusterViews(),
     ) -> None:
-        self._service, self._outlooks, self._others = service, outlooks, others
+        self._service = service
+        self._outlooks = outlooks
+        self._others = others
         self._sent: dict[str, object] = {}
 
     def forget(self) -> None:
@@ -94,7 +96,8 @@ class StateSender:
     def for_advice(self, job: Job | None = None) -> Iterator[Piece]:
         """Give what is new in the cluster and among the tables, and what a job waits for."""
         yield from self.for_all()
-        cluster, waits = self._service.cluster, self._service.waits
+        cluster = self._service.cluster
+        waits = self._service.waits
         yield from self._tables()
         tries = self._service.tries
         if self._new("tries", (tries.changes,)):
@@ -248,7 +251,8 @@ class WorkerState:
 
     def _whole(self, bare: Cluster) -> Cluster:
         """Give a view of a cluster with the pieces that came before it."""
-        parts, self._partitions = _with_all_nodes(self._partitions), {}
+        parts = _with_all_nodes(self._partitions)
+        self._partitions = {}
         limits = self._limits.get(bare.name, LimitTables())
         return replace(bare, partitions=parts, limits=limits)
 

@@ -94,8 +94,10 @@ class Link:
         theirs: FrameSeal | None = None,
         longest: int,
     ) -> None:
-        self._reader, self._writer = reader, writer
-        self._ours, self._theirs = ours or FrameSeal(b""), theirs or FrameSeal(b"")
+        self._reader = reader
+        self._writer = writer
+        self._ours = ours or FrameSeal(b"")
+        self._theirs = theirs or FrameSeal(b"")
         self._longest = longest
 
     def has_room(self, size: int) -> bool:

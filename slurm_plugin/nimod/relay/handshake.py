@@ -265,7 +265,8 @@ class Certificates:
         try:
             changed_ns = tuple(Path(path).stat().st_mtime_ns for path in paths)
             if self._context is None or changed_ns != self._read_ns:
-                self._context, self._read_ns = self._read(*paths), changed_ns
+                self._context = self._read(*paths)
+                self._read_ns = changed_ns
         except (OSError, ssl.SSLError) as error:
             named = getattr(error, "filename", None) or ", ".join(paths)
             raise LinkError(f"{named}: {error.strerror or error}; correct relay.tls") from error
@@ -296,5 +297,6 @@ def check_name(certificate: Any, patterns: Iterable[str]) -> None:
 
 def _matches(name: str, pattern: str) -> bool:
     """Whether each label of a name matches that of the pattern; `*` stands for no dot."""
-    labels, patterns = name.split("."), pattern.split(".")
+    labels = name.split(".")
+    patterns = pattern.split(".")
     return len(labels) == len(patterns) and all(map(fnmatchcase, labels, patterns))

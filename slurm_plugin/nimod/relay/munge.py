@@ -50,8 +50,10 @@ class Munge:
         Raises MungeError: it was made with another key, is too old, was decoded before or is for
             another uid; or munged does not answer.
         """
-        data, length = ctypes.c_void_p(), ctypes.c_int()
-        uid, gid = ctypes.c_uint32(), ctypes.c_uint32()
+        data = ctypes.c_void_p()
+        length = ctypes.c_int()
+        uid = ctypes.c_uint32()
+        gid = ctypes.c_uint32()
         with _Context(self._library, self._socket) as context:
             status = self._library.munge_decode(
                 ctypes.c_char_p(credential.encode("ascii", "replace")),
@@ -69,7 +71,8 @@ class _Context:
     """What a call of the library needs, and its words for what went wrong."""
 
     def __init__(self, library: Any, socket: bytes) -> None:
-        self._library, self._socket = library, socket
+        self._library = library
+        self._socket = socket
 
     def __enter__(self) -> "_Context":
         self.handle = ctypes.c_void_p(self._library.munge_ctx_create())

@@ -160,7 +160,9 @@ class RequestRouter:
         """
         controller.greeting = greeting
         controller.offset_s = greeting.now_s - now_s
-        controller.asked_s, controller.slow, controller.link = None, False, link
+        controller.asked_s = None
+        controller.slow = False
+        controller.link = link
         _log.info("linked to nimod on %s", controller.where)
 
     def received(self, controller: Controller, frame: Frame) -> None:
