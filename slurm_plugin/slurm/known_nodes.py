@@ -5,6 +5,7 @@ leave them in the store.  Else they are what the runs show of them.  Pure.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from math import inf
 
 import msgspec
@@ -13,7 +14,14 @@ from predictor.facts import SeenNodes
 from slurm_plugin.protocol.request_messages import AllocationRequest
 from slurm_plugin.slurm.cluster_state import Cluster, Partition, RawPartition
 from slurm_plugin.slurm.footprint import footprint, gpus_on_node
-from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, NodeShare, grouped, profile
+from slurm_plugin.slurm.node_pool import (
+    NodeGroup,
+    NodePool,
+    NodeShare,
+    alternatives,
+    grouped,
+    profile,
+)
 
 #: Memory of a node of which nothing is known, MiB: any job fits.
 _ANY_MIB = 2**30
@@ -111,11 +119,19 @@ def nodes_of_runs(seen: Mapping[str, SeenNodes], job: AllocationRequest) -> Know
 def _seen_partition(name: str, seen: SeenNodes, job: AllocationRequest) -> PartitionNodes:
     least = 1 if seen.settled else job.min_nodes or 1
     nodes = max(seen.nodes, least)
-    cpus = max(seen.cpus, footprint(job, None).asked, 1)
-    gpus = max(seen.gpus, gpus_on_node(job))
-    gres = (("gpu", gpus),) if gpus else ()
+    taken = footprint(job, None)
+    cpus = max(seen.cpus, taken.asked, 1)
+    devices = dict(taken.gres)
+    if gpus := max(seen.gpus, gpus_on_node(job)):
+        devices["gpu"] = gpus
+    gres = tuple(sorted(devices.items()))
     group = NodeGroup(
-        cpus=cpus, mem_mib=_ANY_MIB, gres=gres, steps=((0.0, cpus, _ANY_MIB, gres),), empty_s=0.0
+        cpus=cpus,
+        mem_mib=_ANY_MIB,
+        gres=gres,
+        features=frozenset(chain.from_iterable(alternatives(job.features) or ())),
+        steps=((0.0, cpus, _ANY_MIB, gres),),
+        empty_s=0.0,
     )
     names = tuple(f"{name}-{number}" for number in range(nodes))
     return PartitionNodes(RawPartition(name=name, node_cpus=cpus), nodes, [(group, names)])

@@ -42,5 +42,9 @@ def test_runs_show_how_many_nodes_a_partition_has():
 
 
 def test_a_node_has_at_least_what_a_job_asks_for_of_it():
-    asked = AllocationRequest(partition="gpu", cpus_per_task=12, tres_per_node="gres/gpu:4")
-    assert largest(asked) == 2
+    for asked in (
+        {"cpus_per_task": 12, "tres_per_node": "gres/gpu:4"},
+        {"tres_per_node": "gres/gpu:a100:2,gres/nic:1"},
+        {"features": "ib&big|ssd", "min_mem_per_node": 10**6, "exc_nodes": "n1"},
+    ):
+        assert largest(AllocationRequest(partition="gpu", **asked)) == 2
