@@ -25,6 +25,8 @@ COMMANDS = {
     "xz": "xz -3 -T {cpus} --block-size=1MiB --stdout {input} > /dev/null",
     "zstd": "zstd -17 -T{cpus} --stdout {input} > /dev/null",
 }
+#: How long learning one program may take: all of its runs, one after the other.
+LEARNING_S = 3600.0
 SIZES_MIB, CPUS = (4, 8, 16, 24, 32, 48), (1, 2)
 DESCRIPTION = """\
 application: {name}
@@ -45,7 +47,8 @@ def measured(name: str, nimod: Nimod) -> list[dict[str, Any]]:
     names = ", ".join(f"m{mib}" for mib in SIZES_MIB)
     text = DESCRIPTION.format(name=name, command=COMMANDS[name], inputs=inputs, names=names)
     (work / f"{name}.yaml").write_text(text)
-    said = json.loads(nimod.run("lab", "learn", f"{name}.yaml", "--json").stdout)
+    learn = ("nimo", "lab", "learn", f"{name}.yaml", "--json")
+    said = json.loads(nimod.cluster.run(*learn, timeout_s=LEARNING_S).stdout)
     trials = json.loads((work / f"{name}.learn.json").read_text())["trials"]
     ran_s = {_place(one["attributes"]): one["elapsed_s"] for one in trials}
     nimod.run("ingest")
