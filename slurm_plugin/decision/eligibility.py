@@ -55,7 +55,8 @@ def sizes_for(one: SubmittedJob, opt_in: OptIn, table: PredictionTable | None) -
     job = one.job
     if job.het_job_offset == 0:
         nodes = _nodes_of_components(one, table)
-        return CountRange(nodes, nodes, Reason.HET)
+        opted_out = one.tag is not None and one.tag.off
+        return CountRange(nodes, nodes, Reason.OPTED_OUT if opted_out else Reason.HET)
     given = job.min_nodes or 0, job.max_nodes or 0
     return replace(span_of(one, opt_in), step=_segment_of(one), given=given)
 
