@@ -124,9 +124,9 @@ def test_an_array_ends_when_it_was_said(enforcing, piece):
 
 @pytest.mark.parametrize("kind", ["afterok", "aftercorr"])
 def test_a_chain_ends_when_it_was_said(enforcing, piece, kind):
-    """A job behind another, and a task behind each task of an array."""
+    """A job behind another, and a task behind each of three that run one after the other."""
     site = enforcing
-    tasks = ("--array=1-3",) if kind == "aftercorr" else ()
+    tasks = ("--array=1-3%1",) if kind == "aftercorr" else ()
     before = site.submit(*tasks, script=piece)
     each = ("--array=1-3",) if kind == "aftercorr" else ()
     behind = site.submit(*each, f"--dependency={kind}:{before}", script=piece)
