@@ -1,4 +1,4 @@
-"""When all of a job ends: of several components, of an array, of a chain."""
+"""When all of a job ends: of several components, of an array, of a chain, of a job run again."""
 
 import json
 import re
@@ -142,3 +142,17 @@ def test_a_chain_ends_when_it_was_said(enforcing, piece, kind):
     site.cluster.wait(before, behind, accounted=True)
     first_s = min(times_of(site, behind, "Start"))
     assert abs(first_s - said_s) < RUN_S + 30
+
+
+def test_a_job_that_was_requeued_is_said_to_start_and_end_anew(enforcing, piece):
+    site = enforcing
+    job = site.submit(script=piece)
+    wait_until(lambda: site.cluster.job(job)["JobState"] == "RUNNING", what="the job to run")
+    site.cluster.run("scontrol", "requeue", str(job))
+    wait_until(lambda: site.cluster.job(job)["JobState"] == "PENDING", what="the job to wait")
+    rows = advised(site, "-d", f"afterany:{job}", piece)["rows"]
+    (row,) = [one for one in rows if one["nodes"] == 1]
+    said_s = time.time() + row["wait_s"]
+    site.cluster.wait(job, accounted=True)
+    ended_s = max(times_of(site, job, "End"))
+    assert abs(ended_s - said_s) < RUN_S + 30
