@@ -132,13 +132,16 @@ def test_a_chain_ends_when_it_was_said(enforcing, piece, kind):
     behind = site.submit(*each, f"--dependency={kind}:{before}", script=piece)
     site.settled()
 
-    def row():
+    found = []
+
+    def has_start():
         shown = site.nimod.run("wait", "--json", str(behind), check=False).stdout
         rows = json.loads(shown or '{"rows": []}')["rows"]
-        return next((one for one in rows if one["start_s"]), None)
+        found[:] = [one for one in rows if one["start_s"]]
+        return bool(found)
 
-    wait_until(lambda: row() is not None, what="a start behind another job")
-    said_s = row()["start_s"]
+    wait_until(has_start, what="a start behind another job")
+    said_s = found[0]["start_s"]
     site.cluster.wait(before, behind, accounted=True)
     first_s = min(times_of(site, behind, "Start"))
     assert abs(first_s - said_s) < RUN_S + 30
