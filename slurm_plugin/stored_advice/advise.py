@@ -23,7 +23,7 @@ from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.job_request import make_job
 from slurm_plugin.slurm.known_nodes import KnownNodes, idle_cluster, nodes_of_runs
 from slurm_plugin.store_access import last_runs, open_store
-from slurm_plugin.stored_advice.usual_job import UsualJob, usual_job
+from slurm_plugin.stored_advice.usual_job import UsualJob, usual_job, without_default_memory
 
 _RUNS = 30  #: latest ones that say what an application asks for
 
@@ -47,8 +47,13 @@ def advise_usual(
 
     It is what `advise` says of the same request.
     """
-    if (usual := usual_job(table, last_runs(store, table, _RUNS))) is None:
+    usual = usual_job(table, last_runs(store, table, _RUNS))
+    if usual is None:
         return None
+    job = make_job(usual.fields())
+    cluster = _cluster(store, job, config.cluster or usual.run.cluster, now_s=now_s)
+    if cluster is not None:
+        usual = without_default_memory(usual, cluster)
     return usual, advise_like(store, usual, config, now_s=now_s)
 
 

@@ -13,7 +13,9 @@ from sacct_ingest.scripts.job_script import CommandLine
 from sacct_ingest.store import RunRow
 from sacct_ingest.text.durations import slurm_time
 from slurm_plugin.decision.other_layouts import layout_options
-from slurm_plugin.slurm.job_request import JobFields, Submitter, job_fields
+from slurm_plugin.slurm.cluster_state import Cluster
+from slurm_plugin.slurm.footprint import memory_bytes
+from slurm_plugin.slurm.job_request import JobFields, Submitter, job_fields, make_job
 
 _Value = TypeVar("_Value")
 _MIB = 2**20
@@ -78,6 +80,23 @@ def usual_job(table: PredictionTable, runs: Sequence[RunRow]) -> UsualJob | None
             options[name] = value
     said = {name: value for name, value in options.items() if name in ("time", "partition")}
     return UsualJob(options, newest, tuple({**one, **said} for one in sizes[1:]))
+
+
+def without_default_memory(usual: UsualJob, cluster: Cluster) -> UsualJob:
+    """Leave out memory that Slurm gives a job which asks for none.
+
+    The accounting has the same figure for a job that asks for so much and for one that does not.
+    """
+    rules = cluster.partitions.get(usual.options.get("partition") or cluster.default_partition)
+    memory = usual.options.get("mem")
+    if rules is None or memory is None:
+        return usual
+    options = {name: value for name, value in usual.options.items() if name != "mem"}
+    asks_none = usual._replace(options=options)
+    given_bytes = memory_bytes(make_job(asks_none.fields()), rules)
+    if given_bytes is None or memory != f"{-(-given_bytes // _MIB)}M":
+        return usual
+    return asks_none
 
 
 def _component_size(component: Component) -> dict[str, str]:
