@@ -7,6 +7,17 @@ from slurm_plugin.protocol.status_messages import WaitRow
 from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.formatting import ends_differ, short_clock
 
+#: What the moments of a row are.
+_MOMENTS = 'Half of such jobs have started by "starts", nine in ten between the next two moments.'
+_NONE = "No start can be said of these jobs yet."
+
+
+def moments_text(rows: Sequence[WaitRow]) -> str:
+    """Say what the moments of a table are, or that it has none; empty without rows."""
+    if not rows:
+        return ""
+    return _MOMENTS if any(row.start_s is not None for row in rows) else _NONE
+
 
 def queue_table(rows: Sequence[WaitRow]) -> cols.Table:
     """Jobs in the queue, in the manner of ``squeue --start``."""

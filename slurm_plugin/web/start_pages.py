@@ -22,7 +22,7 @@ from slurm_plugin.reports import page
 from slurm_plugin.reports.advice_text import DIRECTIVE
 from slurm_plugin.reports.headline import TASKS, Task, headline, title_of
 from slurm_plugin.reports.html import PageLink, for_page
-from slurm_plugin.reports.queue_table import queue_table
+from slurm_plugin.reports.queue_table import moments_text, queue_table
 from slurm_plugin.reports.sheets import find, sheets_of
 from slurm_plugin.reports.waste_text import title_of as waste_title
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules
@@ -202,8 +202,7 @@ def _waiting(view: View) -> dict[str, object]:
         "table": replace(
             for_page(queue_table(rows), _WAITING),
             caption="When they start",
-            note='Half of such jobs have started by "starts", nine in ten between the next two '
-            "moments.",
+            note=moments_text(rows),
             empty="no job of yours waits",
         ),
         "guesses": _guesses([row for row in rows if row.guess_s is not None][:SOME]),

@@ -27,7 +27,7 @@ from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.submitted_job import submitted
 from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
-from slurm_plugin.protocol.status_messages import Waits
+from slurm_plugin.protocol.status_messages import WaitRow, Waits
 from slurm_plugin.reports.advice_answer import answer
 from slurm_plugin.reports.curve_text import render
 from tests.slurm_plugin.made import NOW, history, job, partition, rules, table
@@ -217,3 +217,11 @@ def test_pages_and_wait_say_what_to_do_next_and_when_the_forecast_was_made():
     assert "<h2>What to do next</h2>" in overview
     said = sentence(Waits(made_s=NOW - 2, recorded=40), now_s=NOW)
     assert re.search(r"Queue forecast updated 2 s ago \(.*\), 40 starts recorded\.", said)
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("starts", [(), (None,), (None, None), (None, NOW), (NOW,)])
+def test_moments_are_explained_where_a_table_has_some(own, starts):
+    rows = [WaitRow(job_id=number, start_s=start) for number, start in enumerate(starts, 1)]
+    said = sentence(Waits(rows=rows, own=own, made_s=NOW - 2), now_s=NOW)
+    assert ('"starts"' in said) == any(starts)

@@ -12,7 +12,7 @@ from slurm_plugin.cli.command_context import nimod_socket, print_table, user_set
 from slurm_plugin.cli.through_nimod import TIMEOUT_S, nimod_or_store
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.status_messages import WaitRow, Waits
-from slurm_plugin.reports.queue_table import job_name, queue_table
+from slurm_plugin.reports.queue_table import job_name, moments_text, queue_table
 from slurm_plugin.slurm import commands
 from slurm_plugin.text.formatting import clock, count, wrapped
 from slurm_plugin.text.streams import json_text
@@ -89,6 +89,8 @@ def conditions(rows: Sequence[WaitRow]) -> list[str]:
 
 def sentence(waits: Waits, *, now_s: float) -> str:
     """Say what the moments are, and what they rest on."""
+    if waits.own and all(row.start_s is None for row in waits.rows):
+        return "Too few of your own jobs waited as long to say a start.  Other jobs' waits need nimod."
     if waits.own:
         return (
             'Half of your own jobs that had waited as long in the partition started by "starts", '
@@ -103,10 +105,8 @@ def sentence(waits: Waits, *, now_s: float) -> str:
         if waits.recorded
         else "no job start recorded yet, so intervals are wide"
     )
-    return (
-        'Half of such jobs have started by "starts", nine in ten between the next two moments.\n'
-        f"Queue forecast updated {age} ago ({clock(waits.made_s)}), {record}."
-    )
+    updated = f"Queue forecast updated {age} ago ({clock(waits.made_s)}), {record}."
+    return "\n".join(filter(None, (moments_text(waits.rows), updated)))
 
 
 def own_waits(config: "Config", *, user: str, partition: str, now_s: float) -> list[WaitRow]:
