@@ -200,6 +200,7 @@ _STORE_S = 60.0  #: a read-only file shows its changes only when opened anew
 _CATALOGUE_S = 5.0  #: between looks whether a refit has written
 _OLDEST_CATALOGUE_S = 3600.0
 _REPORT_S, _OLDEST_REPORT_S = 60.0, 7 * _DAY_S
+_FIRST_REPORT_S = 0.3  #: so long the first page waits for new sums in place of the last fit's
 _OLD_REPORT_S = 3600.0  #: from this age on a page says how old its sums are
 _WASTE_S = 1800.0
 #: Days of a user's jobs whose waste a page says, and the most starts that it looks at.
@@ -258,7 +259,11 @@ class PageData:
         )
         kept = KeptReports(folder, config.store_url, _OLDEST_REPORT_S, self._stored)
         self._reports = RefreshingCache(
-            self._report, keep_s=_REPORT_S, serve_s=_OLDEST_REPORT_S, shelf=kept
+            self._report,
+            keep_s=_REPORT_S,
+            serve_s=_OLDEST_REPORT_S,
+            shelf=kept,
+            first_s=_FIRST_REPORT_S,
         )
         self._wastes = RefreshingCache(
             self._waste, keep_s=_WASTE_S, serve_s=_OLD_REPORT_S, most=1000

@@ -21,6 +21,7 @@ class _Slot(Generic[Value]):
     made_s: float = 0.0
     took_s: float = 0.0
     values: list[Value] = field(default_factory=list)  #: none or one
+    off_shelf: bool = False  #: the value is one of another process
 
 
 class Shelf(Protocol[Value]):
@@ -46,6 +47,8 @@ class RefreshingCache(Generic[Key, Value]):
         the caller waits for the new value.
     most: most keys in the cache; the least recently used ones leave first.
     shelf: has what the process before made; None: nothing is kept.
+    first_s: for how long a caller waits for a new value in place of one off the shelf; 0: that is as
+        good as any.
     clock: seconds.
     """
 
@@ -57,6 +60,7 @@ class RefreshingCache(Generic[Key, Value]):
         serve_s: float = 0.0,
         most: int = 256,
         shelf: Shelf[Value] | None = None,
+        first_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._make = make
@@ -64,6 +68,7 @@ class RefreshingCache(Generic[Key, Value]):
         self._serve_s = serve_s
         self._most = most
         self._shelf = shelf
+        self._first_s = first_s
         self._clock = clock
         self._lock = threading.Lock()
         self._slots: OrderedDict[Key, _Slot[Value]] = OrderedDict()
@@ -81,6 +86,10 @@ class RefreshingCache(Generic[Key, Value]):
                 self._slots.popitem(last=False)
         if self._shelf and not slot.values:
             self._take_down(self._shelf, key, slot)
+        if slot.off_shelf and self._first_s:
+            self._renew_beside(key, slot)
+            if slot.lock.acquire(timeout=self._first_s):
+                slot.lock.release()
         if slot.values:
             value = slot.values[0]
             age_s = self._clock() - slot.made_s
@@ -115,6 +124,7 @@ class RefreshingCache(Generic[Key, Value]):
                 value, age_s = found
                 slot.made_s = self._clock() - age_s
                 slot.values[:] = [value]
+                slot.off_shelf = True
         finally:
             slot.lock.release()
 
@@ -124,6 +134,7 @@ class RefreshingCache(Generic[Key, Value]):
     def _renew(self, key: Key, slot: _Slot[Value]) -> None:
         began_s = self._clock()
         slot.values[:] = [self._make(key)]
+        slot.off_shelf = False
         slot.made_s = self._clock()
         slot.took_s = slot.made_s - began_s
         if self._shelf:

@@ -218,6 +218,24 @@ def test_what_the_process_before_made_is_given_at_once_while_a_new_one_is_made()
     assert shelf.values == {"a": "a1"}
 
 
+@pytest.mark.parametrize("is_quick", [True, False])
+def test_what_is_soon_made_is_shown_in_place_of_what_another_process_made(is_quick):
+    end = threading.Event()
+
+    def make(key):
+        assert is_quick or end.wait(WAIT_S)
+        return f"new {key}"
+
+    remaining = RefreshingCache(
+        make,
+        keep_s=1e4,
+        shelf=Kept({"a": "old"}, 5000.0),
+        first_s=WAIT_S if is_quick else 0.01,
+    )
+    assert remaining.get("a") == ("new a" if is_quick else "old")
+    end.set()
+
+
 def test_the_age_of_what_is_shown_is_known():
     shelf = Kept({"a": "old"}, 5000.0)
     remaining = RefreshingCache(Maker(), keep_s=1e4, clock=lambda: 7.0, shelf=shelf)

@@ -138,6 +138,17 @@ def test_without_a_folder_the_first_page_has_the_sums_of_the_last_fit(
     assert "Added up 2 h ago; the jobs since then are being added." in text
 
 
+def test_a_small_site_shows_the_decisions_since_the_last_fit(ask, store_path, monkeypatch):
+    """As on a new site, which fits before its first decision."""
+    monkeypatch.setattr("slurm_plugin.web.data._FIRST_REPORT_S", LONGEST_WAIT_S)
+    with Store.open(str(store_path)) as store:
+        keep_reports(store, Config(store=f"sqlite:///{store_path}"), now_s=time.time() - 7300.0)
+    joined(store_path)
+    text = ask("/").text
+    assert "No decision" not in text
+    assert "Added up" not in text
+
+
 def test_who_sees_his_own_jobs_only_gets_no_report_on_all(ask, store_path):
     joined(store_path)
     with Store.open(str(store_path)) as store:
