@@ -121,6 +121,6 @@ class SeenNodes:
     """Nodes of a partition, as far as runs show them: each node may have more."""
 
     nodes: int  #: how many were seen
-    settled: bool  #: the newer half of the runs names no others than the older one
+    settled: bool  #: runs name nodes, and their newer half no others than the older one
     cpus: int  #: most that a run had on a node
     gpus: int  #: likewise

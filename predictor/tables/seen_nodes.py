@@ -27,7 +27,7 @@ def _seen(runs: Sequence[RunRow]) -> SeenNodes:
     nodes, settled = named_nodes(runs)
     return SeenNodes(
         nodes=nodes,
-        settled=settled,
+        settled=settled and any(run.node_list for run in runs),
         cpus=max(run.cpus // run.nodes for run in runs),
         gpus=max(-(-(run.gpus or 0) // run.nodes) for run in runs),
     )

@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from predictor.stored_table import is_current
@@ -212,7 +211,7 @@ def _ask_nodes(store: Store, config: Config) -> None:
     from sacct_ingest.store.fits import NODES  # noqa: PLC0415 - the database is heavy
     from sacct_ingest.store.rows import RecordRow  # noqa: PLC0415
     from slurm_plugin.slurm import sources  # noqa: PLC0415 - not for each answer
-    from slurm_plugin.slurm.known_nodes import known_nodes  # noqa: PLC0415
+    from slurm_plugin.slurm.known_nodes import stored_form  # noqa: PLC0415
     from slurm_plugin.slurm.snapshot import build  # noqa: PLC0415
 
     ask = partial(commands.run, timeout_s=config.local.timeout_s)
@@ -222,7 +221,7 @@ def _ask_nodes(store: Store, config: Config) -> None:
             return  # Slurm shows the nodes of another one
         raw = sources.read_text("", ask(sources.SINFO), ask(sources.PARTITIONS))
         view = build(raw, conf, cluster=conf.cluster, taken_s=time.time())
-        payload = msgspec.json.encode(known_nodes(view)).decode()
+        payload = stored_form(view)
         store.records.put(RecordRow(level=NODES, key=conf.cluster, payload=payload))
 
 

@@ -249,7 +249,7 @@ class ContextBuilder:
         places = self._places(cluster, asked) if cluster else []
         wait = prompt and self._later and not all(place.counted for place in places)
         partition = partition_in(cluster, asked, places) if cluster and not wait else None
-        rules = RequestRules.of(partition) if partition else None
+        rules = RequestRules.of(partition) if partition and partition.is_known else None
         account = self._account_of(job)
         sharing = account if self._shares(job, account) else ""
         guess_in = _GuessBounds.of(job, partition) if guess else None

@@ -23,7 +23,7 @@ from sacct_ingest.store.fits import NEIGHBOURS, NODES, OUTLOOK, QUEUE, WAITS
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol.status_messages import WaitAccuracy, judge
 from slurm_plugin.slurm.cluster_state import Cluster
-from slurm_plugin.slurm.known_nodes import known_nodes
+from slurm_plugin.slurm.known_nodes import stored_form
 from slurm_plugin.slurm.operator_updates import ClosedFields
 from slurm_plugin.wait_forecasts.forecasts import Outlooks
 
@@ -144,7 +144,7 @@ class StoreLink:
         if (view := self.view()) is None:
             return
         self._nodes_s = now_s
-        payload = msgspec.json.encode(known_nodes(view)).decode()
+        payload = stored_form(view)
         if payload != self._nodes:
             store.records.put(RecordRow(level=NODES, key=view.name, payload=payload))
             self._nodes = payload

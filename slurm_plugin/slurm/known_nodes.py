@@ -56,6 +56,11 @@ def known_nodes(view: Cluster) -> KnownNodes:
     )
 
 
+def stored_form(view: Cluster) -> str:
+    """Write the nodes of a view of a cluster as the store keeps them."""
+    return msgspec.json.encode(known_nodes(view)).decode()
+
+
 def _without_jobs(part: Partition) -> PartitionNodes:
     rules = RawPartition(**{name: getattr(part, name) for name in RawPartition.__struct_fields__})
     groups = part.pool.groups.items() if part.pool else ()
@@ -134,4 +139,4 @@ def _seen_partition(name: str, seen: SeenNodes, job: AllocationRequest) -> Parti
         empty_s=0.0,
     )
     names = tuple(f"{name}-{number}" for number in range(nodes))
-    return PartitionNodes(RawPartition(name=name, node_cpus=cpus), nodes, [(group, names)])
+    return PartitionNodes(RawPartition(name=name, node_cpus=cpus, is_known=False), nodes, [(group, names)])

@@ -66,8 +66,8 @@ def with_interval(
 ) -> str:
     """Put an interval in brackets behind a value; nothing where its ends read the same.
 
-    >>> with_interval("2 h", 1, 3, "{:.0f} h".format), with_interval("2 h", 2, 2, "{} h".format)
-    ('2 h (1 h to 3 h)', '2 h')
+    >>> with_interval("2 W", 1, 3, "{:.0f} W".format), with_interval("2 W", 2, 2, "{} W".format)
+    ('2 W (1 W to 3 W)', '2 W')
     """
     if not ends_differ(low, high, as_text):
         return text

@@ -214,7 +214,7 @@ def test_all_questions_about_jobs_have_one_time_to_be_answered_in(monkeypatch):
     def run(argv, *, timeout_s):
         given.append(timeout_s)
         time.sleep(0.2)
-        return SHOWN.format(reason="Priority")
+        return SHOWN.format(reason="Priority").replace("JobId=17", f"JobId={argv[-1]}")
 
     monkeypatch.setattr(slurm_questions.commands, "run", run)
     assert len(waiting_jobs.shown_jobs(range(20), slurm_questions.Patience())) == 20

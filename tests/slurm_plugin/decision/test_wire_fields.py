@@ -113,7 +113,7 @@ def test_a_request_holds_no_more_of_a_job_than_it_says():
 
 
 #: Fields of a job that nimo-advise alone fills.
-NOT_OF_HOOKS = {"cpus_per_tres", "inputs_changed_s"}
+NOT_OF_HOOKS = {"components", "cpus_per_tres", "inputs_changed_s"}
 
 
 def test_hooks_send_each_field_of_a_job_and_write_each_of_a_change():

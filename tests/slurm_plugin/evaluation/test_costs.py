@@ -94,7 +94,7 @@ def test_advice_and_the_curve_have_measured_energy_of_whole_nodes_only(site, cap
         assert row["kwh_low"] < row["kwh"] < row["kwh_high"]
         assert row["cost"] == pytest.approx(2 * node_s / 3600)
         assert 100 * row["kwh"] <= row["co2_g"] <= 120 * row["kwh"]
-    assert whole["energy_text"].startswith("kWh as measured: 300 W a node (300 to 300; 9 runs, 6 ")
+    assert whole["energy_text"].startswith("kWh as measured: 300 W a node (300; 9 runs, 6 ")
     assert whole["begin_text"].endswith(" it emits 17 % less CO2e.")
     assert whole["begin_directive"].startswith("#SBATCH --begin=20")
     assert (

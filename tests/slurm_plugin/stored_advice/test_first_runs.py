@@ -83,7 +83,8 @@ About 5 min on 2 nodes (9 of 10 runs: 2.9 to 7.8 min); low confidence: based on
 
 
 def test_a_range_is_guessed_on_its_most_nodes_in_one_row(tmp_path):
-    folder = site(tmp_path, jobs("ada", 12, 300), "own")
+    wide = Ran(seconds=60, line="sbatch -N 8 -t 60 wide.sh", user="bob", name="wide", nodes=8)
+    folder = site(tmp_path, [*jobs("ada", 12, 300), wide], "own")
     printed = said(folder, "-v", "-N", "1-8")
     assert printed.startswith("About 5 min on 8 nodes (9 of 10 runs: 2.9 to 8.6 min); low")
     assert list(rows(folder, "--config=nimo.yaml", "-N", "1-8", "-t", "60", "app.sh")) == [8]
