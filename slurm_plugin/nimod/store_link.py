@@ -13,8 +13,6 @@ from itertools import islice
 from math import inf
 from typing import TypeVar
 
-import msgspec
-
 from predictor.neighbours import Neighbours
 from sacct_ingest.errors import RowRefused, StoreError
 from sacct_ingest.records import DecisionRow, Probe, Resource

@@ -157,7 +157,7 @@ class RawPartition(RequestRules, frozen=True, kw_only=True):
     denied_accounts: frozenset[str] = frozenset()
     allowed_qos: frozenset[str] | None = None
     denied_qos: frozenset[str] = frozenset()
-    is_known: bool = True  #: false: it is what runs show of it, and how it deals out nodes is not known
+    is_known: bool = True  #: false: it is what runs show, and its rules are not known
 
     def admits(self, account: str, qos: str) -> bool:
         """Whether a job of this account and QOS may come in; an unknown account may."""

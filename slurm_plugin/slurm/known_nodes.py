@@ -139,4 +139,5 @@ def _seen_partition(name: str, seen: SeenNodes, job: AllocationRequest) -> Parti
         empty_s=0.0,
     )
     names = tuple(f"{name}-{number}" for number in range(nodes))
-    return PartitionNodes(RawPartition(name=name, node_cpus=cpus, is_known=False), nodes, [(group, names)])
+    rules = RawPartition(name=name, node_cpus=cpus, is_known=False)
+    return PartitionNodes(rules, nodes, [(group, names)])

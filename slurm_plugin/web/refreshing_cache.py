@@ -47,8 +47,8 @@ class RefreshingCache(Generic[Key, Value]):
         the caller waits for the new value.
     most: most keys in the cache; the least recently used ones leave first.
     shelf: has what the process before made; None: nothing is kept.
-    first_s: for how long a caller waits for a new value in place of one off the shelf; 0: that is as
-        good as any.
+    first_s: for how long a caller waits for a new value in place of one off the shelf; 0: that is
+        as good as any.
     clock: seconds.
     """
 
@@ -86,10 +86,7 @@ class RefreshingCache(Generic[Key, Value]):
                 self._slots.popitem(last=False)
         if self._shelf and not slot.values:
             self._take_down(self._shelf, key, slot)
-        if slot.off_shelf and self._first_s:
-            self._renew_beside(key, slot)
-            if slot.lock.acquire(timeout=self._first_s):
-                slot.lock.release()
+        self._await_first(key, slot)
         if slot.values:
             value = slot.values[0]
             age_s = self._clock() - slot.made_s
@@ -127,6 +124,13 @@ class RefreshingCache(Generic[Key, Value]):
                 slot.off_shelf = True
         finally:
             slot.lock.release()
+
+    def _await_first(self, key: Key, slot: _Slot[Value]) -> None:
+        """Wait a little for a new value in place of one off the shelf."""
+        if slot.off_shelf and self._first_s:
+            self._renew_beside(key, slot)
+            if slot.lock.acquire(timeout=self._first_s):
+                slot.lock.release()
 
     def _good_s(self, slot: _Slot[Value]) -> float:
         return max(self._keep_s, slot.took_s / _SHARE)

@@ -90,7 +90,9 @@ def conditions(rows: Sequence[WaitRow]) -> list[str]:
 def sentence(waits: Waits, *, now_s: float) -> str:
     """Say what the moments are, and what they rest on."""
     if waits.own and all(row.start_s is None for row in waits.rows):
-        return "Too few of your own jobs waited as long to say a start.  Other jobs' waits need nimod."
+        return (
+            "Too few of your own jobs waited as long to say a start.  Other jobs' waits need nimod."
+        )
     if waits.own:
         return (
             'Half of your own jobs that had waited as long in the partition started by "starts", '

@@ -227,10 +227,7 @@ def test_what_is_soon_made_is_shown_in_place_of_what_another_process_made(is_qui
         return f"new {key}"
 
     remaining = RefreshingCache(
-        make,
-        keep_s=1e4,
-        shelf=Kept({"a": "old"}, 5000.0),
-        first_s=WAIT_S if is_quick else 0.01,
+        make, keep_s=1e4, shelf=Kept({"a": "old"}, 5000.0), first_s=WAIT_S if is_quick else 0.01
     )
     assert remaining.get("a") == ("new a" if is_quick else "old")
     end.set()
