@@ -39,6 +39,8 @@ _NOT_STARTED = {
     OUTPUT_SIGNAL: "could not open its input or output file",  # IO_ERROR
     54: "failed in its prolog on the node",  # PROLOG_FAILED
 }
+#: States of Slurm in which a job has started again; COMPLETING is of the run that ended.
+_RUNNING = frozenset({"CONFIGURING", "RUNNING", "SIGNALING", "STOPPED", "SUSPENDED"})
 
 
 def happened(run: EndedJob, lack: Lack) -> str:
@@ -107,17 +109,19 @@ def put_back_text(states: Sequence[str]) -> str:
     'Slurm has put it back into the queue, where it waits to run again.'
     >>> put_back_text(["RUNNING", "PENDING"])
     'Slurm has put 2 tasks back into the queue: 1 runs again, 1 waits to.'
+    >>> put_back_text(["COMPLETING"])
+    'Slurm has put it back into the queue, to run again.'
     """
-    waiting = states.count("PENDING")
+    rest = sum(state in _RUNNING for state in states)
+    waiting = len(states) - rest
     if len(states) > 1:
-        rest = len(states) - waiting
         parts = [f"{rest} {'runs' if rest == 1 else 'run'} again"] if rest else []
         parts += [f"{waiting} {'waits' if waiting == 1 else 'wait'} to"] if waiting else []
         told = ", ".join(parts) if rest else f"{waiting} wait to run again"
         return f"Slurm has put {len(states)} tasks back into the queue: {told}."
-    if waiting:
+    if states[0] == "PENDING":
         return "Slurm has put it back into the queue, where it waits to run again."
-    if states[0]:
+    if rest:
         return "Slurm has put it back into the queue, and it runs again."
     return "Slurm has put it back into the queue, to run again."
 

@@ -142,13 +142,13 @@ def test_a_job_that_reached_its_limit_gets_a_longer_one_alone(user):
     assert user.request(new, "TimelimitRaw", "JobName") == ("2", "slow.sh")
 
 
-def told_of(user, job_id, words):
-    """Ask why until the accounting has the start that ended; give what is said, in one line."""
+def told_of(user, job_id, *words):
+    """Ask why until all of these words are said; give what is said, in one line."""
     told = []
 
     def is_told():
         told.append(" ".join(user.nimo("why", str(job_id), check=False).stdout.split()))
-        return words in told[-1]
+        return all(word in told[-1] for word in words)
 
     wait_until(is_told, timeout_s=60, what=f"{words!r} in {told}")
     return told[-1]
@@ -165,9 +165,8 @@ def test_why_says_that_a_job_whose_node_failed_runs_again(user):
     runs(user, job_id)
     user.cluster.run("scontrol", "update", "nodename=n1", "state=down", "reason=test")
     try:
-        told = told_of(user, job_id, "was on a node that failed")
+        told = told_of(user, job_id, "was on a node that failed", f"Job {job_id} (long.sh) waits: ")
         assert "Slurm has put it back into the queue, where it waits to run again. Job" in told
-        assert f"Job {job_id} (long.sh) waits: " in told
         assert "nimo again" not in told
         refused = user.nimo("again", str(job_id), check=False).stderr
         assert "in the queue again: Slurm runs it once more by itself" in refused
@@ -183,9 +182,13 @@ def test_why_says_that_a_job_that_was_preempted_runs_again(user):
     words = ("-p", "urgent", "--exclusive", "-N2", "long.sh")
     urgent = user.cluster.sbatch(*words, cwd=user.work)
     try:
-        told = told_of(user, job_id, "was preempted by a job of higher priority")
+        told = told_of(
+            user,
+            job_id,
+            "was preempted by a job of higher priority",
+            f"Job {job_id} (long.sh) waits: ",
+        )
         assert "Slurm has put it back into the queue, where it waits to run again. Job" in told
-        assert f"Job {job_id} (long.sh) waits: " in told
     finally:
         user.cluster.run("scancel", str(job_id), str(urgent))
 
