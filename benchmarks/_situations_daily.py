@@ -239,7 +239,7 @@ def cancelled(day: Day) -> str:
     return day.fact(job)
 
 
-@situation("Scripts that sbatch refuses", "what is wrong, and how to mend it")
+@situation("Scripts that sbatch refuses", "the fault in it, and the command that corrects it")
 def refused_scripts(day: Day) -> str:
     for name in ("dos.sh", "bare.sh"):
         day.do("ben", f"nimo-advise {name}")

@@ -196,7 +196,7 @@ def of_json(text: str) -> Answer:
 
 
 def of_text(text: str) -> Answer:
-    """Read what people are told."""
+    """Read count, limit and run time from the text that `nimo-advise` prints."""
     said = " ".join(text.split())
     about = re.search(r"(?:About|about) ([\d:]+ ?(?:s|min|h|d)?) on (\d+) ", said)
     lines = " ".join(line for line in text.splitlines() if line.startswith("#SBATCH"))
@@ -239,15 +239,15 @@ def of_export(used: Site, name: str) -> Answer:
 
 
 def of_sbatch(used: Site, words: Sequence[str]) -> Answer:
-    """Submit the job, held, and give what it has then and the line that its user was told."""
+    """Submit the job, held; give what Slurm has of it and the line that `sbatch` printed."""
     ended = used.cluster.run("sbatch", "--hold", *words)
     job_id = re.search(r"batch job (\d+)", ended.stdout)
     assert job_id is not None
     _LAST.append(int(job_id[1]))
     shown = used.cluster.job(int(job_id[1]))
-    told = [line for line in ended.stderr.splitlines() if "nimo" in line]
+    lines = [line for line in ended.stderr.splitlines() if "nimo" in line]
     low, _, _ = shown["NumNodes"].partition("-")
-    return Answer(count=int(low), limit=shown["TimeLimit"], note="; ".join(told)[:160])
+    return Answer(count=int(low), limit=shown["TimeLimit"], note="; ".join(lines)[:160])
 
 
 #: The jobs that `of_sbatch` submitted.

@@ -50,18 +50,30 @@ def advise_usual(
     usual = usual_job(table, last_runs(store, table, _RUNS))
     if usual is None:
         return None
-    job = make_job(usual.fields())
-    cluster = _cluster(store, job, config.cluster or usual.run.cluster, now_s=now_s)
+    cluster = _cluster_of(store, usual, config, now_s=now_s)
     if cluster is not None:
         usual = without_default_memory(usual, cluster)
-    return usual, advise_like(store, usual, config, now_s=now_s)
+    return usual, _advise_there(store, usual, config, cluster, now_s=now_s)
 
 
 def advise_like(store: Store, usual: UsualJob, config: Config, *, now_s: float) -> Advice:
     """Advise on a job with these options that is like a run: tables are found by its keys."""
+    cluster = _cluster_of(store, usual, config, now_s=now_s)
+    return _advise_there(store, usual, config, cluster, now_s=now_s)
+
+
+def _cluster_of(store: Store, usual: UsualJob, config: Config, *, now_s: float) -> Cluster | None:
+    """Give the cluster, without its jobs, where jobs like a run are submitted; None: not known."""
+    job = make_job(usual.fields())
+    return _cluster(store, job, config.cluster or usual.run.cluster, now_s=now_s)
+
+
+def _advise_there(
+    store: Store, usual: UsualJob, config: Config, cluster: Cluster | None, *, now_s: float
+) -> Advice:
+    """Advise on a job that is like a run, by the nodes of a cluster."""
     job = make_job(usual.fields())
     tables, places = _read(store, job, config, usual.run.identity, usual.run)
-    cluster = _cluster(store, job, config.cluster or usual.run.cluster, now_s=now_s)
     return _advised(job, config, tables, cluster, places, now_s=now_s)
 
 
