@@ -25,10 +25,11 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.decision.soft_plans import quantiles_of
-from slurm_plugin.nimod import loop as loops
+from slurm_plugin.nimod import supervision
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames, reserved_socket
 from slurm_plugin.nimod.answering.process import AnswerProcess
 from slurm_plugin.nimod.answering.questions import StateSender
+from slurm_plugin.nimod.loop import Loop
 from slurm_plugin.nimod.request_handler import ReadyDecisions, RemoteRequests, RequestHandler
 from slurm_plugin.nimod.store_link import StoreLink
 from slurm_plugin.protocol.status_messages import Refused, Status
@@ -61,7 +62,7 @@ def serve(config: Config, reread: Callable[[], Config]) -> None:
     Raises ConfigError: the socket cannot be made, or another nimod has it.
     """
     sys.setswitchinterval(_SWITCH_S)
-    loops.enter_real_time_class()
+    supervision.enter_real_time_class()
     Daemon(config, reread).run()
 
 
@@ -119,8 +120,8 @@ class Daemon:
             partial(StateSender, self._service, self._outlooks, self._others.views)
         )
         self._background = (
-            loops.Periodic("store", self._link.visit, pause_s=lambda: _STORE_S),
-            loops.Periodic("slurm", self._look, pause_s=self._poller.pause_s),
+            supervision.Periodic("store", self._link.visit, pause_s=lambda: _STORE_S),
+            supervision.Periodic("slurm", self._look, pause_s=self._poller.pause_s),
         )
         self._own_trusted = frozenset({0, os.geteuid(), *_slurm_account()})
         self._reserved = reserved_socket(config.socket)
@@ -139,7 +140,7 @@ class Daemon:
             status=self._status,
             reload=self._reload,
         )
-        self._loop: loops.Loop | None = None
+        self._loop: Loop | None = None
         self._gateway: Gateway | None = None
         self._loaded_s: float | None = None
         self._complaint = ""
@@ -153,7 +154,7 @@ class Daemon:
             self._ready.open()
             loop = self._start(channel, reserved)
             try:
-                loops.answer_until_stopped(loop, self._config.socket)
+                supervision.answer_until_stopped(loop, self._config.socket)
             finally:
                 if self._gateway is not None:
                     self._gateway.close()
@@ -170,12 +171,12 @@ class Daemon:
                 if self._link.pending:
                     _log.error("%d decisions could not be written", self._link.pending)
 
-    def _start(self, channel: socket.socket, reserved: socket.socket) -> loops.Loop:
+    def _start(self, channel: socket.socket, reserved: socket.socket) -> Loop:
         limiter = ConnectionLimiter(
             trusted=self.requests.trusts, respond=self.requests.respond, names=self._names
         )
-        loop = self._loop = loops.Loop(channel, limiter, clock=time.monotonic, reserved=reserved)
-        loops.stop_at_signals(loop)
+        loop = self._loop = Loop(channel, limiter, clock=time.monotonic, reserved=reserved)
+        supervision.stop_at_signals(loop)
         if self._config.relay.listen:
             self._gateway = self._take_relays(loop, limiter)
         signal.signal(signal.SIGHUP, lambda *_: loop.call_soon(self._hang_up))
@@ -185,7 +186,7 @@ class Daemon:
         self._background[0].tried(_FIRST_LOOK_S)
         return loop
 
-    def _take_relays(self, loop: loops.Loop, limiter: ConnectionLimiter) -> "Gateway":
+    def _take_relays(self, loop: Loop, limiter: ConnectionLimiter) -> "Gateway":
         """Take requests from relays on login nodes."""
         from slurm_plugin.nimod.relay.gateway import Gateway  # noqa: PLC0415 - only where listened
 

@@ -1,7 +1,5 @@
 """A plan's data of the site: nodes and limits from Slurm, run times from the store."""
 
-import os
-import re
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -9,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from math import inf
-from operator import attrgetter
 from pathlib import Path
 from statistics import median
 
@@ -21,35 +18,27 @@ from predictor.neighbours import Neighbours
 from predictor.occupancy.application_model import OccupancyFit, Sample
 from predictor.occupancy.samples import history_samples
 from predictor.prediction_table import PredictionTable
-from sacct_ingest.errors import ConfigError, NoHistory, ScriptError, SlurmError, StoreError
+from sacct_ingest.errors import NoHistory, StoreError
 from sacct_ingest.probes.agreement import MEASURES
 from sacct_ingest.records import KeyLevel, NodeProfile, Probe, Resource
 from sacct_ingest.runs.sharing import SharedTag
-from sacct_ingest.scripts.job_script import parse_command_line
 from sacct_ingest.store import Store
-from sacct_ingest.store.fits import NEIGHBOURS, QUEUE, WAITS
-from sacct_ingest.text.slurm_text import parse_epoch
-from slurm_plugin.config.setting_types import Source
+from sacct_ingest.store.fits import NEIGHBOURS
 from slurm_plugin.config.settings import Config
-from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.experiments.learn.description import INPUT_BYTES
 from slurm_plugin.experiments.plan import run_times
 from slurm_plugin.experiments.plan.first_runs import guess
-from slurm_plugin.experiments.plan.replan import steps_begun
-from slurm_plugin.experiments.plan.schedule import PlanningProblem, TaskBounds
+from slurm_plugin.experiments.plan.schedule import PlanningProblem
+from slurm_plugin.experiments.plan.slurm_places import (
+    SlurmPlaces,
+    empty_places,
+    places_in_slurm,
+    task_request,
+)
 from slurm_plugin.experiments.plan.state_file import Submitted
 from slurm_plugin.experiments.plan.workflow import PlanSite, Storage, Task, Workflow, link_ends
-from slurm_plugin.protocol.request_messages import Job
-from slurm_plugin.slurm.cluster_state import Cluster, Partition, RawJob, RawState
-from slurm_plugin.slurm.commands import run as run_slurm
-from slurm_plugin.slurm.job_request import Submitter, job_fields, make_job, user_name
-from slurm_plugin.slurm.node_pool import NodeAvailability, NodeShare, profile
-from slurm_plugin.slurm.other_clusters import run_on
-from slurm_plugin.slurm.partition_view import partition_for
-from slurm_plugin.slurm.poller import ClusterPoller
-from slurm_plugin.slurm.slurm_conf import SlurmConf
+from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.store_access import load_tables, matching_tables, open_store, own_tables
-from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 
 _MONTH_S = 30 * 86400.0
 _MIB = 2.0**20
@@ -63,27 +52,12 @@ _DISK = {
     Resource.DISK_WRITE: "disk_write_bytes_per_s",
     Resource.DISK_LATENCY: "disk_latency_s",
 }
-#: Name of a node, and when its last job ended, in a line of ``scontrol show nodes``.
-_LAST_BUSY = re.compile(r"^NodeName=(\S+).* LastBusyTime=(\S+)", re.MULTILINE)
 _OR_GIVE = (
     "or give its run_time (run_times in the file of --site), samples, or a --time in sbatch within "
     "which it is guessed"
 )
 #: An older probe says nothing about now.
 _PRESENT_S = 3600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Slurm:
-    """What Slurm says of the places."""
-
-    free: Mapping[str, NodeAvailability]
-    rooms: Mapping[tuple[str, str], TaskBounds] = field(default_factory=dict)
-    nodes: Mapping[str, frozenset[tuple[str, str]]] = field(default_factory=dict)
-    #: nodes that no job is on, and since when, seconds since the epoch
-    idle_since: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    #: CPUs and bytes of memory of the largest node
-    largest: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +91,7 @@ def problem(
         workflow names.
     """
     now_s = time.time()
-    slurm = _empty(flow, now_s) if empty else _from_slurm(flow, config, now_s, submitted)
+    slurm = empty_places(flow, now_s) if empty else places_in_slurm(flow, config, now_s, submitted)
     stored = _stored(flow, config, now_s)
     speeds = _speeds(flow, slurm, stored)
     flow = _with_tags(_with_figures(flow, slurm, stored), stored.tables)
@@ -166,7 +140,9 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
             try:
                 tables[name] = own_tables(matching_tables(all_tables, label))[0]
             except NoHistory as error:
-                asked = _request(task, flow.places[next(iter(task.places or flow.places))], now_s)
+                asked = task_request(
+                    task, flow.places[next(iter(task.places or flow.places))], now_s
+                )
                 if (guessed := guess(past, task, asked, label, config)) is None:
                     raise NoHistory(f"tasks.{name}: {error}; {_OR_GIVE}") from error
                 tables[name] = guessed
@@ -209,87 +185,9 @@ def _runs_of(
     return history_samples(rows, steps, profiles)
 
 
-def _empty(flow: Workflow, now_s: float) -> _Slurm:
-    """Nodes of places as the workflow has them, all free."""
-    missing = [place.name for place in flow.places.values() if place.high is None]
-    if missing:
-        raise ConfigError(
-            f"places.{missing[0]}: --empty does not ask Slurm: say how many nodes it has"
-        )
-    return _Slurm(free={p.name: profile([(now_s, p.high or 0)]) for p in flow.places.values()})
-
-
-def _from_slurm(
-    flow: Workflow, config: Config, now_s: float, submitted: Submitted | None
-) -> _Slurm:
-    """Free nodes of all places over time, and the limits of all tasks there, as Slurm has them."""
-    free: dict[str, NodeAvailability] = {}
-    rooms: dict[tuple[str, str], TaskBounds] = {}
-    nodes: dict[str, frozenset[tuple[str, str]]] = {}
-    idle_since: dict[str, dict[str, float]] = {}
-    largest: dict[str, dict[str, float]] = {}
-    for name in sorted({place.cluster for place in flow.places.values()}):
-        # PySlurm can only read the local cluster.
-        how = config.snapshot
-        if name and how.source in (Source.AUTO, Source.PYSLURM):
-            how = structs.replace(how, source=Source.TEXT)
-        poller = ClusterPoller(
-            time.time,
-            cluster=name,
-            how=how,
-            run=partial(_run_on, name),
-            adapt=partial(_without_own, _own_ends(submitted, name, now_s)),
-        )
-        look = poller.look()
-        look = with_outlooks(look, poller.raw, poller.settings, config)
-        busy_s = _last_busy(name, config.snapshot.timeout_s)
-        for place in (one for one in flow.places.values() if one.cluster == name):
-            requests = {task.name: _request(task, place, now_s) for task in flow.tasks.values()}
-            free[place.name] = _nodes_over_time(look, place, requests.values(), now_s)
-            pool = look.partitions[place.partition].pool
-            names = pool.names(NodeShare()) if pool else ()
-            nodes[place.name] = frozenset((look.name, node) for node in names)
-            if pool and pool.groups:
-                unused = (own for one, own in pool.groups.items() if one.empty_s <= look.taken_s)
-                idle_since[place.name] = {
-                    node: busy_s.get(node, inf) for node in chain.from_iterable(unused)
-                }
-                most = max(pool.groups, key=attrgetter("cpus", "mem_mib"))
-                largest[place.name] = {"cpus": most.cpus, "memory": most.mem_mib * _MIB or inf}
-            for task, request in requests.items():
-                rooms[task, place.name] = room_for(look, request)
-    return _Slurm(free=free, rooms=rooms, nodes=nodes, idle_since=idle_since, largest=largest)
-
-
-def _last_busy(cluster: str, timeout_s: float) -> dict[str, float]:
-    """Give when a job was last on each node, seconds since the epoch; none that is not known."""
-    try:
-        shown = _run_on(cluster, ("scontrol", "show", "nodes", "-o"), timeout_s=timeout_s)
-        each = [(one[1], parse_epoch(one[2])) for one in _LAST_BUSY.finditer(shown)]
-    except (SlurmError, ValueError):
-        return {}
-    return {node: float(at_s) for node, at_s in each if at_s is not None}
-
-
-def _nodes_over_time(
-    look: Cluster, place: PlanSite, requests: Iterable[Job], now_s: float
-) -> NodeAvailability:
-    """Nodes as jobs with the longest time limit of the tasks could have them."""
-    partition = look.partition(place.partition)
-    if partition is None:
-        names = ", ".join(look.partitions)
-        raise ConfigError(
-            f"places.{place.name}: no partition {place.partition!r}; there are {names}"
-        )
-    minutes = [request.time_limit for request in requests]
-    limit_s = None if None in minutes else 60.0 * max(one for one in minutes if one is not None)
-    free = expected_nodes(partition, limit_s, now_s=now_s)
-    return replace(free, times_s=(now_s, *free.times_s[1:]))
-
-
 def _said(flow: Workflow, task: Task) -> dict[str, float]:
     """Attributes that a task sets itself: what it reads, and what its options ask for."""
-    job = _request(task, next(iter(flow.places.values())), 0.0)
+    job = task_request(task, next(iter(flow.places.values())), 0.0)
     cpus = job.cpus_per_task
     each_mib = job.min_mem_per_cpu or 0
     if each_mib:  # sbatch takes no --mem beside it, and more CPUs would be more memory
@@ -302,49 +200,7 @@ def _said(flow: Workflow, task: Task) -> dict[str, float]:
     return {name: float(value) for name, value in said.items() if value}
 
 
-def _request(task: Task, place: PlanSite, now_s: float) -> Job:
-    """Job request that a task makes at a place."""
-    argv = ["sbatch", *task.options, f"--partition={place.partition}", f"--nodes={task.low}"]
-    try:
-        line = parse_command_line(argv)
-        user = user_name()
-        uid = os.getuid()
-        return make_job(job_fields(line, "", Submitter(user, uid, ""), now_s=now_s))
-    except ScriptError as error:
-        raise ConfigError(f"tasks.{task.name}.sbatch: {error}") from error
-
-
-def _own_ends(submitted: Submitted | None, cluster: str, now_s: float) -> dict[int, float | None]:
-    """When jobs of the plan are expected to end, by id; None: they have not begun."""
-    if submitted is None:
-        return {}
-    begun = {step.name: step.end_s for step in steps_begun(submitted, now_s)}
-    return {
-        job_id: begun.get(job.name) if submitted.begun(job.name) else None
-        for job in submitted.jobs
-        if job.cluster == cluster and (job_id := submitted.job_id(job.name))
-    }
-
-
-def _without_own(ends: Mapping[int, float | None], state: RawState) -> RawState:
-    """Take the plan's own jobs out of the queue, and those that run as long as they will."""
-
-    def as_planned(jobs: Iterable[RawJob]) -> Iterable[RawJob]:
-        for job in jobs:
-            end_s = ends.get(-1 if job.job_id is None else job.job_id, job.end_s)
-            if end_s is not None:
-                yield replace(job, end_s=end_s)
-            elif job.state != "PENDING":
-                yield job
-
-    return replace(state, jobs=list(as_planned(state.jobs)))
-
-
-def _run_on(cluster: str, argv: Sequence[str], *, timeout_s: float) -> str:
-    return run_on(cluster, argv, timeout_s=timeout_s, run=run_slurm)
-
-
-def _of_place(slurm: _Slurm, place: str, profiles: Iterable[NodeProfile]) -> list[NodeProfile]:
+def _of_place(slurm: SlurmPlaces, place: str, profiles: Iterable[NodeProfile]) -> list[NodeProfile]:
     nodes = slurm.nodes.get(place, frozenset())
     return [one for one in profiles if (one.cluster, one.node) in nodes]
 
@@ -372,20 +228,22 @@ def _present(
     return {resource: median(values) for resource, values in seen.items()}
 
 
-def _present_of(flow: Workflow, place: PlanSite, slurm: _Slurm, stored: _Store) -> dict[str, float]:
+def _present_of(
+    flow: Workflow, place: PlanSite, slurm: SlurmPlaces, stored: _Store
+) -> dict[str, float]:
     nodes = {node for _, node in slurm.nodes.get(place.name, ())}
     idle_since = slurm.idle_since.get(place.name, {})
     return _present(flow.storages[place.storage], nodes, idle_since, stored.newest)
 
 
-def _profiled(slurm: _Slurm, place: str, profiles: Iterable[NodeProfile]) -> dict[str, float]:
+def _profiled(slurm: SlurmPlaces, place: str, profiles: Iterable[NodeProfile]) -> dict[str, float]:
     """Medians of the profiles of a place's nodes, which are those of idle nodes."""
     own = _of_place(slurm, place, profiles)
     measured = {name: [v for one in own if (v := getattr(one, name))] for name in MEASURES}
     return {name: float(median(values)) for name, values in measured.items() if values}
 
 
-def _speeds(flow: Workflow, slurm: _Slurm, stored: _Store) -> dict[str, run_times.PlaceSpeed]:
+def _speeds(flow: Workflow, slurm: SlurmPlaces, stored: _Store) -> dict[str, run_times.PlaceSpeed]:
     """Speeds of places, against the first one when it is idle, as run times are of that.
 
     The reference is a profile: what is measured of the first place now says nothing of the others.
@@ -406,7 +264,7 @@ def _speeds(flow: Workflow, slurm: _Slurm, stored: _Store) -> dict[str, run_time
     return speeds
 
 
-def _with_figures(flow: Workflow, slurm: _Slurm, stored: _Store) -> Workflow:
+def _with_figures(flow: Workflow, slurm: SlurmPlaces, stored: _Store) -> Workflow:
     """Workflow whose places have the medians of what was measured of their nodes.
 
     Of CPUs that is the figure of an idle node times the share that a new process gets now.
@@ -454,81 +312,9 @@ def _with_tags(flow: Workflow, tables: Mapping[str, PredictionTable]) -> Workflo
     return replace(flow, tasks=tasks)
 
 
-def _types(slurm: _Slurm, profiles: Sequence[NodeProfile]) -> dict[str, str]:
+def _types(slurm: SlurmPlaces, profiles: Sequence[NodeProfile]) -> dict[str, str]:
     """Node type of each place whose nodes are all of one."""
     types = {
         place: {one.node_type for one in _of_place(slurm, place, profiles)} for place in slurm.nodes
     }
     return {place: node_types.pop() for place, node_types in types.items() if len(node_types) == 1}
-
-
-def room_for(cluster: Cluster, job: Job) -> TaskBounds:
-    """Bounds of a job in its partition.
-
-    cluster: as it is.
-    job: its request; the fewest nodes that it can do with are ``min_nodes``.
-    """
-    named = cluster.partition(job.partition)
-    if named is None or not named.up:
-        return TaskBounds(high=0, why=f"partition {job.partition} is not up")
-    account = cluster.limits.account_of(job.user_name, job.account)
-    association = cluster.limits.association(job.user_name, account, named.name)
-    qos = cluster.limits.qos_of(association, job.qos)
-    if not named.admits(account, qos):
-        return TaskBounds(high=0, why=f"partition {named.name} does not admit {account or qos}")
-    bounds = partition_for(cluster, job)
-    if bounds is None:
-        return TaskBounds(high=0, why=f"partition {named.name} takes no such job")
-    why = bounds.bound or (f"MaxNodes of partition {named.name}" if named.max_nodes else "")
-    return TaskBounds(bounds.min_nodes, bounds.largest, bounds.max_time_s or inf, why)
-
-
-#: A wait of so little is none, seconds.
-_AT_ONCE_S = 60.0
-
-
-def with_outlooks(look: Cluster, raw: RawState, settings: SlurmConf, config: Config) -> Cluster:
-    """Give the partitions of a look their outlooks; without a store limits are all there is.
-
-    A plan may be made without nimod.  So the queue is run forward here, with what a refit and nimod
-    left in the store.
-
-    look: view of the cluster.
-    raw, settings: what it was made of.
-    config: the site's settings.
-    """
-    tables, past, record = PredictionLookup(), "", ""
-    try:
-        with open_store(config) as store:
-            tables = PredictionLookup(store.fits.payloads(), off=store.standings.off())
-            past = store.records.of_level(QUEUE).get(look.name, "")
-            record = store.records.of_level(WAITS).get(look.name, "")
-    except StoreError:
-        pass
-    outlooks = Outlooks(QueueRunTimes(lambda: tables))
-    outlooks.remember(past)
-    outlooks.corrections.restore(record)
-    return outlooks.add_wait_forecasts(look, raw, settings)
-
-
-def expected_nodes(
-    partition: Partition, limit_s: float | None, *, now_s: float
-) -> NodeAvailability:
-    """Nodes that a job could have at each moment, by the medians of its waits.
-
-    limit_s: time limit of the jobs; None: the longest of the partition.
-    """
-    if partition.outlook is None:
-        return partition.profile
-    limit_s = limit_s or partition.max_time_s or inf
-    changes = [(now_s, 0)]
-    before = 0
-    supply = partition.supply
-    for nodes in range(1, partition.nodes + 1):
-        wait_s = supply.wait(nodes, limit_s, now_s=now_s, begin_s=now_s).median_s
-        if wait_s == inf:
-            break
-        start_s = now_s + (wait_s if wait_s > _AT_ONCE_S else 0.0)
-        changes.append((max(start_s, changes[-1][0]), nodes - before))
-        before = nodes
-    return profile(changes)

@@ -25,10 +25,11 @@ from slurm_plugin.config.setting_types import Address, Auth, address
 from slurm_plugin.config.settings import Config, RelaySettings
 from slurm_plugin.nimod.access import ConnectionLimiter, UserNames, refusal
 from slurm_plugin.nimod.connection import Reply
-from slurm_plugin.nimod.loop import Loop, answer_until_stopped, stop_at_signals
+from slurm_plugin.nimod.loop import Loop
 from slurm_plugin.nimod.relay import handshake
 from slurm_plugin.nimod.relay.frames import Frame, Kind, Link, LinkError, LoopThread
 from slurm_plugin.nimod.relay.munge import Munge
+from slurm_plugin.nimod.supervision import answer_until_stopped, stop_at_signals
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.request_messages import LONG_ANSWERS, Ask, decode_ask

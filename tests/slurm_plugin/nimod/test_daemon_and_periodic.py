@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from slurm_plugin.nimod.loop import Periodic
+from slurm_plugin.nimod.supervision import Periodic
 from slurm_plugin.protocol.lines import MAX_LINE_BYTES, encode
 from slurm_plugin.protocol.request_messages import Ask, Command
 from slurm_plugin.slurm.node_pool import AT_ONCE

@@ -126,7 +126,7 @@ def test_it_is_restarted_reloaded_and_stopped(systemd):
 
 IN_A_PROCESS = """
 import os, resource, threading
-from slurm_plugin.nimod import loop as supervision
+from slurm_plugin.nimod import supervision
 resource.getrlimit = lambda what: (LIMIT, LIMIT) if what == resource.RLIMIT_RTPRIO else None
 CHANGE
 entered = supervision.enter_real_time_class()

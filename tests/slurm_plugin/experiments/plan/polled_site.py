@@ -5,8 +5,8 @@ import msgspec
 from sacct_ingest.records import NodeProfile
 from sacct_ingest.store import Store
 from slurm_plugin.config.settings import Config
-from slurm_plugin.experiments.plan import site
-from slurm_plugin.experiments.plan.site import room_for
+from slurm_plugin.experiments.plan import site, slurm_places
+from slurm_plugin.experiments.plan.slurm_places import room_for
 from slurm_plugin.experiments.plan.workflow_file import parse
 from slurm_plugin.slurm.cluster_state import Cluster, RawState
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool
@@ -77,10 +77,10 @@ class Polled:
 def with_polled(monkeypatch):
     """Put one in the place of Slurm."""
     made = Polled()
-    monkeypatch.setattr(site, "ClusterPoller", made.poller)
-    monkeypatch.setattr(site, "with_outlooks", lambda look, *_: look)
-    monkeypatch.setattr(site, "room_for", made.room)
-    monkeypatch.setattr(site, "run_slurm", lambda *_, **__: made.busy_text())
+    monkeypatch.setattr(slurm_places, "ClusterPoller", made.poller)
+    monkeypatch.setattr(slurm_places, "with_outlooks", lambda look, *_: look)
+    monkeypatch.setattr(slurm_places, "room_for", made.room)
+    monkeypatch.setattr(slurm_places, "run_slurm", lambda *_, **__: made.busy_text())
     monkeypatch.setattr("time.time", lambda: NOW)
     return made
 

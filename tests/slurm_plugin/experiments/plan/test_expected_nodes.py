@@ -10,7 +10,7 @@ from sacct_ingest.store import Store
 from sacct_ingest.store.fits import QUEUE
 from sacct_ingest.store.rows import RecordRow
 from slurm_plugin.config.settings import Config
-from slurm_plugin.experiments.plan.site import expected_nodes, with_outlooks
+from slurm_plugin.experiments.plan.slurm_places import expected_nodes, with_outlooks
 from slurm_plugin.slurm.cluster_state import RawPartition, RawState
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.snapshot import build

@@ -12,7 +12,7 @@ from predictor.stored_table import encode
 from sacct_ingest.records import KeyLevel, NodeProfile, Resource
 from sacct_ingest.store import FitRow, Store
 from slurm_plugin.experiments.learn.description import Journal, Stage, Trial
-from slurm_plugin.experiments.plan import site
+from slurm_plugin.experiments.plan import slurm_places
 from tests.slurm_plugin.made import table
 
 NIMO = Path(sysconfig.get_path("scripts")) / "nimo"
@@ -350,10 +350,10 @@ def test_a_workflow_of_snakemake_is_planned_submitted_and_followed(cluster):
 
 def test_slurm_says_when_a_job_was_last_on_a_node(cluster, monkeypatch):
     """Probes of CPUs count only from after then."""
-    monkeypatch.setattr(site, "run_slurm", lambda argv, **_: cluster.run(*argv).stdout)
+    monkeypatch.setattr(slurm_places, "run_slurm", lambda argv, **_: cluster.run(*argv).stdout)
     began_s = time.time()
     cluster.run("sbatch", "--wait", "-p", "slow", "-w", "n1", "--wrap", "sleep 2")
-    busy_s = site._last_busy("", 10.0)  # noqa: SLF001 - what Slurm prints
+    busy_s = slurm_places._last_busy("", 10.0)  # noqa: SLF001 - what Slurm prints
     assert busy_s["n1"] > began_s + 1.0
     assert busy_s["n1"] <= time.time()
     assert busy_s.get("n4", 0.0) < began_s

@@ -12,10 +12,10 @@ from sacct_ingest.store import Store
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Config, Snapshot
 from slurm_plugin.experiments import held_jobs
-from slurm_plugin.experiments.plan import site, state_file
+from slurm_plugin.experiments.plan import slurm_places, state_file
 from slurm_plugin.experiments.plan.run_times import LearnedRunTimes
 from slurm_plugin.experiments.plan.schedule import TaskBounds
-from slurm_plugin.experiments.plan.site import room_for
+from slurm_plugin.experiments.plan.slurm_places import room_for
 from slurm_plugin.slurm.cluster_state import RawJob, RawState
 from slurm_plugin.slurm.limits import Association, LimitTables
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, profile
@@ -263,7 +263,9 @@ def test_own_jobs_leave_the_queue_and_end_when_they_are_expected_to(slurm, tmp_p
 
 def test_commands_go_to_their_cluster_but_those_about_all(slurm, tmp_path, monkeypatch):
     lines = []
-    monkeypatch.setattr(site, "run_slurm", lambda argv, timeout_s: lines.append(list(argv)) or "")
+    monkeypatch.setattr(
+        slurm_places, "run_slurm", lambda argv, timeout_s: lines.append(list(argv)) or ""
+    )
     slurm.gives(*places(a="1", b="2"))
     slurm.gives(*places(c="3"), cluster="big")
     text = TEXT.replace("c: {storage: s}", "c: {storage: s, cluster: big}")
