@@ -244,11 +244,14 @@ def would_end(case: Situation, margin: float) -> Callable[[int], bool]:
 
 
 def short_memory(case: Situation, margin: float) -> list[str]:
-    """Say that a run which would help most does not fit into the job's memory; none: it does.
+    """Say that the job's memory is less than its runs needed, or than the most useful run needs.
 
-    margin: as of `would_end`.
+    margin: as of `would_end`.  None: neither.
     """
     table, supply = case.table, case.supply
+    asked = case.request.asked or case.request.low
+    if table is not None and (beyond := _memory_beyond(case, table, asked)):
+        return [f"Its {beyond}."]
     share = lower_of(case.request.mem_node_bytes, supply.node_mem_bytes if supply else None)
     nodes = next_run(table, supply.most if supply else inf) if table else None
     if table is None or share is None or nodes is None:
@@ -406,16 +409,24 @@ def short_of(case: Situation, option: Option | None, written: Change | None) -> 
     if verdict_at(table, option.nodes) is Verdict.RELIABLE and limit_s < predicted.low_s:
         takes = duration_range(predicted.low_s, predicted.high_s)
         return f"nimo: such runs take {takes}, and the time limit is {duration_text(limit_s)}"
+    beyond = _memory_beyond(case, table, option.nodes)
+    return f"nimo: its {beyond}" if beyond else ""
+
+
+def _memory_beyond(case: Situation, table: PredictionTable, nodes: int) -> str:
+    """Say that runs of this work needed more memory on a count than the job asks for; else empty.
+
+    Where memory goes by the size of the problem, theirs says nothing of this job's.
+    """
     asked = case.request.mem_node_bytes
-    need = max(
-        (memory.mem_bytes for memory in table.memory if memory.nodes == option.nodes), default=0
-    )
-    if asked and asked < need < UNBOUNDED and not (table.need and table.need.terms):
-        return (
-            f"nimo: its runs needed up to {ceil(need / _MIB)}M on a node, and it asks for "
-            f"{asked // _MIB}M"
-        )
-    return ""
+    needs = [memory.mem_bytes for memory in table.memory if memory.nodes == nodes]
+    by_size = table.need is not None and table.need.terms
+    if not (asked and needs) or by_size or not _is_own_runs(case, table):
+        return ""
+    if not asked < max(needs) < UNBOUNDED:
+        return ""
+    most = ceil(max(needs) / _MIB)
+    return f"runs needed up to {most}M on a node, and it asks for {asked // _MIB}M"
 
 
 def _is_own_runs(case: Situation, table: PredictionTable) -> bool:

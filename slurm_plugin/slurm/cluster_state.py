@@ -59,6 +59,7 @@ class RawJob:
     start_s: float = inf  #: of a pending job what backfill planned
     end_s: float = inf
     reason: str = ""
+    reserved: bool = False  #: of one that waits, whether a reservation keeps it from its nodes
     node_names: tuple[str, ...] = ()
     planned_names: tuple[str, ...] = ()  #: that backfill keeps for it
     tres: Mapping[str, float] = field(default_factory=dict)  #: in total, memory in MiB

@@ -103,6 +103,20 @@ def reason(value: Any) -> str:
     return "Resources" if word.startswith("Nodes required") else word
 
 
+#: What Slurm adds to ``ReqNodeNotAvail`` where a reservation alone keeps a job from its nodes
+#: (``node_scheduler.c``).
+_RESERVED = ("Reserved for maintenance", "May be reserved for other job")
+
+
+def is_reserved(value: Any) -> bool:
+    """Whether the reason of a job says that it waits for the end of a reservation.
+
+    >>> is_reserved("ReqNodeNotAvail, Reserved for maintenance"), is_reserved("Resources")
+    (True, False)
+    """
+    return text(value).replace("_", " ").endswith(_RESERVED)
+
+
 def seconds(value: Any) -> float | None:
     """Read a time limit as text writes it; None: none."""
     return None if value in (None, *_NOTHING) else parse_time_limit(str(value))

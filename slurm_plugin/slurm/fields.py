@@ -60,6 +60,7 @@ JOB = (
     SlurmField("start_s", "StartTime", ("start_time",), to.moment, "start_time"),
     SlurmField("end_s", "EndTime", ("end_time",), to.moment, "end_time"),
     SlurmField("reason", "Reason", ("state_reason",), to.reason, "state_reason"),
+    SlurmField("reserved", "Reason", ("state_description",), to.is_reserved, "state_description"),
     SlurmField("planned_names", "SchedNodes", ("scheduled_nodes",), to.hosts, "scheduled_nodes"),
     SlurmField("tres", "tres-alloc", ("tres_alloc_str", "tres_req_str"), to.tres),
     SlurmField("licences", "Licenses", ("licenses",), to.licences, "licenses"),

@@ -1,9 +1,9 @@
 """Which jobs of the queue may start: those alone are a queue for others.
 
-A job counts where Slurm says that it waits for nodes or for its turn, and where its partition could
-hold it.  What waits for anything else takes no node from anybody: beyond a limit, held, with a
-constraint that no node meets, in a partition that is down.  A reason that is not listed here does
-not count.  Pure.
+A job counts where Slurm says that it waits for nodes, for its turn or for the end of a reservation,
+and where its partition could hold it.  What waits for anything else takes no node from anybody:
+beyond a limit, held, with a constraint that no node meets, in a partition that is down.  A reason
+that is not listed here does not count.  Pure.
 """
 
 from collections import defaultdict
@@ -31,6 +31,11 @@ _LIFTS_TIME = "PartitionTimeLimit"
 def waits_for_nodes(reason: str) -> bool:
     """Whether a pending job with this reason starts once nodes are free and it is its turn."""
     return reason in _FOR_NODES
+
+
+def waits_for_its_turn(job: RawJob) -> bool:
+    """Whether a pending job starts once nodes are free, or a reservation has ended."""
+    return waits_for_nodes(job.reason) or job.reserved
 
 
 def share_of_each(job: RawJob, *, counts_memory: bool) -> NodeShare:
@@ -80,7 +85,7 @@ class StartableJobs:
 
         A job in a reservation waits for the nodes of that, which nobody else may have.
         """
-        if job.state not in WAITS or job.reservation or not waits_for_nodes(job.reason):
+        if job.state not in WAITS or job.reservation or not waits_for_its_turn(job):
             return ()
         return self.fitting(job)
 

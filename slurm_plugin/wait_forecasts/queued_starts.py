@@ -18,7 +18,7 @@ from slurm_plugin.protocol.status_messages import WaitRow
 from slurm_plugin.slurm.cluster_state import RawJob
 from slurm_plugin.slurm.outlook import PartitionOutlook, class_for
 from slurm_plugin.slurm.pending_job import condition_text, depends_on
-from slurm_plugin.slurm.startable import WAITS, waits_for_nodes
+from slurm_plugin.slurm.startable import WAITS, waits_for_its_turn
 
 #: Jobs whose start is awaited, at most.
 _MOST = 5_000
@@ -213,7 +213,7 @@ class QueuedStarts:
             return self.record.estimate(draws, of).after(starts.begin_s)
         if (own := self.starts.get(job.job_id or 0)) is not None:
             return own
-        asked = self.expected(job, at_submission=False) if waits_for_nodes(job.reason) else None
+        asked = self.expected(job, at_submission=False) if waits_for_its_turn(job) else None
         return None if asked is None else asked.estimate
 
     def expected(self, job: RawJob, *, at_submission: bool = True) -> ExpectedWait | None:
@@ -222,7 +222,7 @@ class QueuedStarts:
         if outlook is None:
             return None
         if at_submission:
-            free = job.state not in WAITS or waits_for_nodes(job.reason)
+            free = job.state not in WAITS or waits_for_its_turn(job)
             if not outlook.made_s <= job.submit_s < inf or not free:
                 return None
         # numpy takes its time to load, and no submission waits for it here.

@@ -169,6 +169,16 @@ def test_memory_that_runs_needed_more_than_is_named_at_submission():
     assert short_of(ended, mem_node_bytes=80 * 2**20) == ""
 
 
+@pytest.mark.parametrize("mib", [10, 80, 157, 158, 400])
+def test_advice_and_submission_say_the_same_of_too_little_memory(mib):
+    learned = table(owner="alice", memory=(Memory(8, 158 * 2**20),))
+    made = case(learned, low=8, high=8, mem_node_bytes=mib * 2**20)
+    at_submission = short_of(learned, mem_node_bytes=mib * 2**20)
+    said = [sentence for sentence in advice_of(made).problems if "needed up to" in sentence]
+    assert [f"nimo: its{sentence[3:-1]}" for sentence in said] == [at_submission] * len(said)
+    assert bool(said) is (mib < 158)
+
+
 @pytest.mark.parametrize(
     ("name", "limit_s", "said"),
     [

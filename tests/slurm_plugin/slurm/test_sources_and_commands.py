@@ -28,6 +28,25 @@ def test_all_say_the_same():
     assert text == read_json(reported.SQUEUE_24, reported.NODES_24, *FEW)
 
 
+@pytest.mark.parametrize(
+    ("detail", "reserved"),
+    [
+        ("Reserved for maintenance", True),
+        ("May be reserved for other job", True),
+        ("UnavailableNodes:n1", False),
+        ("", False),
+    ],
+)
+def test_a_job_behind_a_reservation_is_recognised_in_text_and_json(detail, reserved):
+    reason = f"ReqNodeNotAvail, {detail}" if detail else "ReqNodeNotAvail"
+    text = fields.read(fields.JOB, {"Reason": reason})
+    item = {"state_reason": "ReqNodeNotAvail", "state_description": detail and reason}
+    from_json = fields.read_json(fields.JOB, item)
+    for record in (text, from_json):
+        assert record["reason"] == "ReqNodeNotAvail"
+        assert record.get("reserved", False) is reserved
+
+
 def test_jobs():
     array, several, running = read_text(reported.SQUEUE, reported.SINFO, *FEW).jobs
     assert (array.jobs, array.nodes, array.licences) == (10, 4, {"matlab": 2})

@@ -73,6 +73,7 @@ def test_what_waits_for_anything_else_may_not_and_neither_for_what_is_new(reason
         (pending(1, tres={"cpu": 1.0, "mem": 2001.0}), ()),
         (pending(1, tres={"cpu": 1.0, "gres/gpu": 1.0}), ()),
         (pending(1, reservation="course"), ()),
+        (pending(1, "ReqNodeNotAvail", reserved=True), ("batch",)),
         (running("n1", NOW + HOUR), ()),
     ],
 )

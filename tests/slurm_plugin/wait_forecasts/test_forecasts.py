@@ -22,7 +22,7 @@ from predictor.waits.workload import (
 from sacct_ingest.text.admin_comment import Note, build
 from slurm_plugin.protocol.request_messages import Selection
 from slurm_plugin.protocol.status_messages import QueueOutlook
-from slurm_plugin.slurm.cluster_state import RawJob
+from slurm_plugin.slurm.cluster_state import RawJob, RawReservation
 from slurm_plugin.wait_forecasts.forecasts import Outlooks, QueueRunTimes
 from slurm_plugin.wait_forecasts.queued_starts import QueuedStarts
 from tests.slurm_plugin.made import stored, table
@@ -173,6 +173,25 @@ def test_no_correction_moves_a_job_before_its_begin(tasks):
     moments_s = [row.start_s, row.low_s, row.high_s, row.last_s]
     assert row.start_s is not None
     assert min(moment_s for moment_s in moments_s if moment_s is not None) >= NOW + 3_600
+
+
+def test_a_job_that_a_reservation_keeps_from_its_nodes_starts_after_it():
+    upgrade = RawReservation(
+        name="upgrade",
+        start_s=NOW + 60,
+        end_s=NOW + 6_000,
+        node_names=("n0", "n1", "n2", "n3"),
+        flags=frozenset({"MAINT"}),
+    )
+    job = pending(9, user="ann", limit_s=600.0, reason="ReqNodeNotAvail", reserved=True)
+    made = outlooks()
+    attached(made, replace(visible(job), reservations=[upgrade]))
+    (row,) = queued(made, [9], user=None, own="")
+    assert row.start_s - NOW == pytest.approx(6_000, rel=0.01)
+    made = outlooks()
+    attached(made, replace(visible(replace(job, reserved=False)), reservations=[upgrade]))
+    (row,) = queued(made, [9], user=None, own="")
+    assert row.start_s is None
 
 
 def test_who_asks_gets_the_starts_of_the_jobs_that_are_visible():
