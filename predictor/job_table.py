@@ -10,10 +10,11 @@ from functools import lru_cache
 
 from predictor.checks import need_finite
 from predictor.memory import UNBOUNDED, Memory
-from predictor.prediction_table import ByType, Part, PredictionTable
+from predictor.prediction_table import AtLimit, ByType, Part, PredictionTable
 from predictor.problems import Problem, problem
 from predictor.table import at, doubtful, round_time, verdict_at
 from predictor.types import Verdict
+from sacct_ingest.records import JobState
 from sacct_ingest.runs.layout import Each, Layout, Unit
 from sacct_ingest.runs.submission import JobKind
 
@@ -21,6 +22,12 @@ from sacct_ingest.runs.submission import JobKind
 _CACHED = 1024
 #: Name of the problem that all runs had another layout than the job.
 OTHER_LAYOUT = "other_layout"
+#: Limits that differ by less than what the accounting rounds to are the same.
+_SAME_LIMIT_S = 60.0
+#: Doublings beyond the counts that were run to which jobs are said to run until their limit.
+_REACH = 6
+#: Problems of starts that their limit ended, of jobs that it is to end.
+_OF_LIMITS = frozenset({"unbounded", "cut_off", "cut_short", "no_curve"})
 #: Words for a layout that counts nothing.
 _NOTHING = "no GPUs"
 _OF_TYPE = tuple(one.name for one in fields(ByType))
@@ -89,11 +96,15 @@ def _ended(table: PredictionTable, nodes: int) -> bool:
 def for_limit(table: PredictionTable, limit_s: float | None) -> PredictionTable:
     """Table for jobs that ask for the time limit ``limit_s``: that of the nearest one (by ratio).
 
-    None is a request without a limit.
+    Of jobs that run until their limit it is that limit.  None is a request without a limit.
     """
-    if limit_s is None or limit_s <= 0 or not table.at_limits:
+    if limit_s is None or limit_s <= 0:
         return table
-    own = min(table.at_limits, key=lambda one: abs(math.log(one.limit_s / limit_s)))
+    if table.kind is JobKind.UNTIL_LIMIT:
+        return _until(table, limit_s)
+    if not table.at_limits:
+        return table
+    own = _nearest_limit(table, limit_s)
     median, low = (tuple(min(t, limit_s) for t in one) for one in (own.median_s, own.low_s))
     # Beyond the interval as far as jobs of all limits together.
     tails = tuple(
@@ -110,6 +121,49 @@ def for_limit(table: PredictionTable, limit_s: float | None) -> PredictionTable:
     )
     return replace(
         table, median_s=median, low_s=low, high_s=own.high_s, tails=tails, starts=own.starts
+    )
+
+
+def _nearest_limit(table: PredictionTable, limit_s: float) -> AtLimit:
+    return min(table.at_limits, key=lambda one: abs(math.log(one.limit_s / limit_s)))
+
+
+def _until(table: PredictionTable, limit_s: float) -> PredictionTable:
+    """Table of jobs that run until a limit: as measured with it, else all of it, on any count."""
+    measured: PredictionTable | AtLimit = table
+    ran_with_s = table.asked_limit_s
+    if table.at_limits:
+        measured = _nearest_limit(table, limit_s)
+        ran_with_s = measured.limit_s
+    times = dict[int, tuple[float, float, float]]()
+    if abs(ran_with_s - limit_s) < _SAME_LIMIT_S:
+        columns = (measured.low_s, measured.median_s, measured.high_s)
+        rows = (tuple(min(time_s, limit_s) for time_s in row) for row in zip(*columns, strict=True))
+        times = dict(zip(table.nodes, rows, strict=True))
+    least_s = limit_s * (table.to_limit.least_share if table.to_limit else 0.0)
+    unseen = (round_time(max(least_s, 1.0)), limit_s, limit_s)
+    last = max(table.nodes, default=1)
+    ends = {ending.state for ending in table.endings}
+    other_ends = ends - {JobState.COMPLETED.value, JobState.TIMEOUT.value}
+    beside_point = _OF_LIMITS if other_ends else _OF_LIMITS | {"unfinished"}
+    nodes = tuple(sorted({1, *table.nodes, table.in_cluster or last << _REACH}))
+    low, median, high = zip(*(times.get(n, unseen) for n in nodes), strict=True)
+    return replace(
+        table,
+        nodes=nodes,
+        low_s=low,
+        median_s=median,
+        high_s=high,
+        curve_sd=(0.0,) * len(nodes),
+        tails=tuple(replace(tail, time_s=high) for tail in table.tails),
+        verdict=Verdict.DOUBTFUL,
+        verdicts=(Verdict.DOUBTFUL,) * len(nodes),
+        problems=tuple(one for one in table.problems if one.name not in beside_point),
+        knee=None,
+        max_useful=None,
+        change=None,
+        starts=(),
+        at_limits=(),
     )
 
 

@@ -1,7 +1,8 @@
 """Which applications run as long as they are given: by their texts, and by how they ended."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from statistics import median
 
 from predictor.facts import ToLimit
@@ -17,6 +18,8 @@ _ALL, _WARNED_S = 0.95, 300.0
 _OF_WARNED, _OF_ANY = 0.5, 0.75
 #: Limits that differ by so much, with so many starts that ran to each.
 _APART, _EACH = 1.5, 2
+#: Share of the starts that used less of their limit than is said of them.
+_LESS = 0.05
 #: Options of jobs that save their state before their limit, or go on in the next job.
 _SAVING = ("signal", "dependency")
 
@@ -29,7 +32,7 @@ def kind_of_runs(rows: Sequence[RunRow]) -> tuple[JobKind, ToLimit | None]:
 
     rows: runs of one identity, the newest last.
     """
-    starts = [one for row in rows for one in row.each_start() if _ran(one)][-_LATEST:]
+    starts = list(islice(_latest_first(rows), _LATEST))[::-1]
     if not starts:
         return JobKind.WORK, None
     kinds = Counter(row.submission.kind for row in rows[-_LATEST:])
@@ -40,12 +43,18 @@ def kind_of_runs(rows: Sequence[RunRow]) -> tuple[JobKind, ToLimit | None]:
     reached = [row for row in limited if _to_limit(row)]
     if len(reached) < _FEWEST:
         return JobKind.WORK, None
-    told = ToLimit(len(reached), len(starts), _cpu_share(reached))
+    told = ToLimit(len(reached), len(starts), _cpu_share(reached), _least_share(limited))
     saving = sum(any(name in row.submission.options for name in _SAVING) for row in starts)
     by_design = 2 * saving >= len(starts) and len(reached) >= _OF_WARNED * len(starts)
     if by_design or (len(reached) >= _OF_ANY * len(starts) and _grows(reached)):
         return JobKind.UNTIL_LIMIT, told
     return JobKind.WORK, told if len(reached) >= _OF_WARNED * len(starts) else None
+
+
+def _latest_first(rows: Sequence[RunRow]) -> Iterator[RunRow]:
+    """Give the starts that ran, the newest first."""
+    for row in reversed(rows):
+        yield from filter(_ran, reversed(row.each_start()))
 
 
 def _ran(row: RunRow) -> bool:
@@ -69,6 +78,12 @@ def _grows(reached: Sequence[RunRow]) -> bool:
     counts = Counter(float(row.limit_s or 0) for row in by_itself)
     limits = [limit_s for limit_s, often in counts.items() if often >= _EACH]
     return len(limits) > 1 and max(limits) >= _APART * min(limits)
+
+
+def _least_share(limited: Sequence[RunRow]) -> float:
+    """Share of their limit that nearly all of these used at least."""
+    shares = sorted(row.elapsed_s / row.limit_s for row in limited if row.limit_s)
+    return min(shares[int(_LESS * len(shares))], 1.0)
 
 
 def _cpu_share(rows: Sequence[RunRow]) -> float | None:

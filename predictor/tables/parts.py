@@ -20,6 +20,7 @@ from predictor.application.family import Family
 from predictor.application.surface import Slice
 from predictor.change import Change
 from predictor.curves.from_runs import OtherSizes
+from predictor.facts import ToLimit
 from predictor.job_table import of_kind
 from predictor.level.record import ENOUGH, Record, built_in
 from predictor.prediction_table import Part, PredictionTable
@@ -28,6 +29,7 @@ from predictor.stored_table import part_key, with_acting
 from predictor.table import doubtful, verdict_at, worse
 from predictor.tables import run_facts, split
 from predictor.tables.build import IdentityRuns, mixture, record_of, tabulate, unfinished
+from predictor.tables.kinds import kind_of_runs
 from predictor.tables.learned import learned
 from predictor.tables.of_family import of_family
 from predictor.tables.of_node_types import SumsByType
@@ -85,8 +87,11 @@ def tables_of(
     unmoved = replace(identity, rows=rows)
     before = (records or {}).get(identity.key, Record())
     finished = ended_runs(rows)
-    axis, family = _axis_and_family(level, finished, before, by_model=by_model)
-    if family is None and not by_model:
+    kind, to_limit = kind_of_runs(rows)
+    # What runs until its limit goes by no size, though longer limits may go with larger ones.
+    unsized = by_model or kind is JobKind.UNTIL_LIMIT
+    axis, family = _axis_and_family(level, finished, before, unsized=unsized)
+    if family is None and not unsized:
         rows, axis, family = _of_known_inputs(level, rows, axis, before)
         finished = ended_runs(rows)
     if family is not None:
@@ -105,7 +110,7 @@ def tables_of(
     groups = _grouped(axis, finished, names)
     whole = replace(identity, rows=rows)
     had = _sizes_of(starts, axis.unit)
-    runs = _GroupedRuns(whole, axis.unit, names, groups, had, sums, family, by_model)
+    runs = _GroupedRuns(whole, axis.unit, names, groups, had, to_limit, sums, family, by_model)
     shown = _fitted(runs, settings, records or {})
     if level not in CURVE_LEVELS:  # no job is changed for what a user or a job name is like
         return shown
@@ -157,6 +162,7 @@ class _GroupedRuns:
     names: tuple[str, ...]  #: attributes that they are split by
     groups: Mapping[Part, Sequence[RunRow]]
     had: tuple[int, ...]  #: sizes that they had
+    to_limit: ToLimit | None  #: how many ran until their limit, of all sizes
     sums: SumsByType | None
     family: Family | None  #: where run times went by numbers: they are those of its references
     by_model: bool = False  #: they are as a model of their numbers has them
@@ -176,21 +182,32 @@ class _GroupedRuns:
             self.changes[name] = run_facts.change_of(own, self.unit, level, sized=sized)
         return run_facts.as_asked(own, self.changes[name], self.unit)
 
+    def sized(self, table: PredictionTable, asked: Sequence[RunRow]) -> PredictionTable:
+        """Give a table with what the family says; runs that it moved have no limit any more.
+
+        asked: as of `of_family`.
+        """
+        if self.family is None:
+            return table
+        return replace(of_family(table, self.family, asked), to_limit=self.to_limit)
+
 
 def _axis_and_family(
-    level: KeyLevel, finished: Sequence[RunRow], before: Record, *, by_model: bool
+    level: KeyLevel, finished: Sequence[RunRow], before: Record, *, unsized: bool
 ) -> tuple[Axis, Family | None]:
     """Choose what is counted, and the numbers that run times go by.
 
     What a job name or a user has in common is counted in nodes, whatever the layouts, unless CPUs
     or GPUs and numbers together say what run times are.
+
+    unsized: run times go by no number.
     """
     axis = axis_of(finished)
-    family = None if by_model else _family(level, axis, finished, before)
+    family = None if unsized else _family(level, axis, finished, before)
     if level in CURVE_LEVELS or (family is not None and axis.unit is not Unit.NODES):
         return axis, family
     nodes = Axis(Unit.NODES, {})
-    return nodes, None if by_model else _family(level, nodes, finished, before)
+    return nodes, None if unsized else _family(level, nodes, finished, before)
 
 
 def _family(
@@ -228,7 +245,7 @@ def _of_known_inputs(
     known = [row for row in rows if row.inputs]
     if not _KNOWN <= len(known) < len(rows):
         return rows, axis, None
-    own, family = _axis_and_family(level, ended_runs(known), before, by_model=False)
+    own, family = _axis_and_family(level, ended_runs(known), before, unsized=False)
     inputs = {name for row in known for name in numbers_in(row.inputs)}
     if not inputs & _names_of(family):
         return rows, axis, None
@@ -345,7 +362,7 @@ def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Recor
         if table is not None:
             changing = _changing(table, runs.changes.get(name))
             table = run_facts.by_types(changing, own, unit, runs.whole.level)
-            table = of_family(table, family, asked) if family else table
+            table = runs.sized(table, asked)
         if table is None and name == key:
             table = unfinished(runs.whole)
         if table is not None and unit is not Unit.NODES:

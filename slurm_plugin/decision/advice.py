@@ -282,6 +282,7 @@ def _describe(advice: Advice, table: PredictionTable, request: Request) -> None:
     ]
     advice.knee = table.knee
     advice.guess = table.is_guess
+    advice.until_limit = table.kind is JobKind.UNTIL_LIMIT and bool(request.limit_s)
     advice.verdict_text = messages.verdict_text(table)
     advice.problems = messages.problem_texts(table, user)
     advice.job_text = messages.job_text(table)

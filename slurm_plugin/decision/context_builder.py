@@ -18,6 +18,7 @@ from predictor.prediction_table import PredictionTable
 from predictor.submission import for_submission
 from sacct_ingest.records import Identity, KeyLevel
 from sacct_ingest.runs.layout import Unit
+from sacct_ingest.runs.submission import JobKind
 from slurm_plugin.config.setting_types import Whose
 from slurm_plugin.config.settings import Config, JobSettings
 from slurm_plugin.decision import sizes
@@ -474,7 +475,8 @@ class ContextBuilder:
 def on_nodes(case: Situation, node_type: str) -> Situation:
     """Give the same job on nodes of this type."""
     table = case.table
-    if table is None or not (table.by_type or table.at_limits):
+    until_limit = table is not None and table.kind is JobKind.UNTIL_LIMIT
+    if table is None or not (table.by_type or table.at_limits or until_limit):
         return replace(case, node_type=node_type) if node_type else case
     table = for_limit(for_type(table, node_type), case.request.limit_s)
     return replace(case, table=table, node_type=node_type)

@@ -122,6 +122,7 @@ class Advice:
     verdict_text: str = ""  #: a sentence
     problems: list[str] = field(default_factory=list)  #: why it is no better, a sentence each
     largest: int | None = None  #: most nodes that such a job can get; None: unknown
+    until_limit: bool = False  #: its times are those of its limit: it runs until then
     guess: bool = False  #: made of the user's jobs, whatever they ran
     confidence: float = 0.0
     runs: int = 0

@@ -86,6 +86,7 @@ def _headline(advice: Advice, *, ends: str, width: int | None) -> str:
     if advice.guess:
         return f"{_time(advice, row, f'{size}{where}')}; {_guessed(advice)}{ends}"
     doubt = f", {_DOUBTS[advice.verdict]}" if advice.verdict in _DOUBTS else ""
+    doubt = ", until its limit" if advice.until_limit else doubt
     long = f"{_time(advice, row, f'{size}{where}{doubt}')}{_starts(row)}.{ends}"
     short = f"{_time(advice, row, f'{size}{doubt}')}."
     texts = [long, long.removesuffix(ends), f"{short}{ends}", short]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from predictor.job_table import for_limit
 from predictor.table import at, covers, verdict_at
 from predictor.types import Prediction, Verdict
 from predictor.waits import error_record, estimate
@@ -92,6 +93,7 @@ class QueueRunTimes:
             one = Prediction(job.size, max(note.time_s, 1.0), low_s, high_s, level=_LEVEL)
             return estimate.log_quantiles(one), self._number(f"{job.user}/{job.name}")
         table = tables.find(identity_in_queue(job)) if len(tables) else None
+        table = table and for_limit(table, job.limit_s)
         # Run times of whatever the user ran say less than which shares of their limits that took.
         covered = table is not None and table.level != KeyLevel.USER and covers(table, job.size)
         if table and covered and verdict_at(table, job.size) is not Verdict.REFUSED:

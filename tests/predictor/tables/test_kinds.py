@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from predictor.job_table import for_limit
+from predictor.table import at
 from predictor.tables.build import IdentityRuns, tabulate
 from predictor.tables.kinds import kind_of_runs
 from predictor.tables.parts import tables_of
@@ -110,3 +112,62 @@ def test_runs_with_one_of_several_limits_are_of_the_kind_of_all():
         assert part.table.kind is JobKind.UNTIL_LIMIT
         assert part.table.problems[0].text.startswith("it runs until its limit")
         assert part.table.verdict is not Verdict.RELIABLE
+
+
+def sized(limits, shares, line="sbatch train.sh --steps {steps}"):
+    """Runs until limits that were longer for more steps, an hour apart."""
+    rows = []
+    for number, (hours, share) in enumerate(zip(limits, shares, strict=True), start=1):
+        one = starts([share], 3600 * hours, line=line.format(steps=1000 * hours))[0]
+        end_s = 100_000 * number
+        rows.append(replace(one, end_s=end_s, submit_s=end_s - 90_000, start_s=end_s - 80_000))
+    return rows
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.sampled_from([1, 2, 4, 8]), min_size=16, max_size=24), st.data())
+def test_longer_limits_for_larger_sizes_make_no_size_of_a_job_that_runs_until_its_limit(
+    hours, data
+):
+    hours = [1, 1, 2, 2, 4, 4, *hours]
+    shares = [data.draw(st.floats(0.955, 0.995)) for _ in hours]
+    whole, *_ = tables_of(
+        IdentityRuns(KeyLevel.NAME, "ann/train", sized(hours, shares), 0.0), TableSettings()
+    )
+    assert whole.table.kind is JobKind.UNTIL_LIMIT
+    assert whole.table.sizes == ()
+
+
+def test_sized_runs_that_ended_with_their_limit_are_counted_where_a_script_may_say_why():
+    """All had one limit, or ended at a share of it that goes by their size."""
+    shares = [0.5, 0.96, 0.97, 0.98] * 6
+    rows = sized([4, 1, 2, 8] * 6, shares)
+    table = tables_of(IdentityRuns(KeyLevel.NAME, "ann/train", rows, 0.0), TableSettings())[0].table
+    assert (table.to_limit.runs, table.to_limit.of) == (15, 20)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(st.sampled_from([3600, 7200, 14_400]), min_size=2, max_size=12),
+    st.lists(st.floats(0.02, 1.001), min_size=2, max_size=2),
+    st.integers(1, 5000),
+    st.sampled_from([1, 2, 3, 64]),
+    st.sampled_from([JobState.COMPLETED, JobState.TIMEOUT]),
+)
+def test_a_job_that_runs_until_its_limit_takes_its_limit_on_every_count(
+    limits, early, minutes, nodes, state
+):
+    """Whatever limits ran: nothing is beyond the limit, and a new one is taken whole."""
+    rows = [one for s in limits for one in starts([0.97, 1.0], s, state, SAVING)]
+    rows += [one for share in early for one in starts([share], line=SAVING)]
+    table = table_of(rows)
+    assert table.kind is JobKind.UNTIL_LIMIT
+    limit_s = 60.0 * minutes
+    asked = for_limit(table, limit_s)
+    said = at(asked, nodes)
+    assert said.low_s <= said.time_s <= said.high_s <= limit_s * 1.000_001
+    if limit_s not in limits:
+        assert said.time_s == pytest.approx(limit_s)
+    assert not said.unbounded
+    assert not {one.name for one in asked.problems} & {"unbounded", "cut_off", "cut_short"}
+    assert any(one.name == "until_limit" for one in asked.problems)

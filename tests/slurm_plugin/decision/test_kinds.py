@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from predictor.facts import LimitReached, ToLimit
 from predictor.job_table import of_kind
 from sacct_ingest.runs.submission import JobKind
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.reports.advice_answer import answer
 from tests.slurm_plugin.decision.submitting import advisor, submit
 from tests.slurm_plugin.made import NOW, job, table
 
@@ -60,3 +62,15 @@ def test_a_script_that_asks_for_a_warning_makes_runs_to_one_limit_their_kind(scr
     advice = made.advise(job(script=script, min_nodes=4, max_nodes=4, time_limit=5), now_s=NOW)
     assert bool(advice.time_directive) is limited
     assert any("9 of the last 12 runs did" in text for text in advice.problems) is not limited
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 5000), st.sampled_from([(1, 16), (4, 4), (30, 30)]))
+def test_the_headline_of_a_job_that_runs_until_its_limit_is_that_limit(minutes, nodes):
+    low, high = nodes
+    request = job(time_limit=minutes, min_nodes=low, max_nodes=high)
+    advice = advisor(tables=[learned(JobKind.UNTIL_LIMIT)]).advise(request, now_s=NOW)
+    first = answer(advice).split("\n")[0]
+    assert first.startswith(f"About {duration_text(60.0 * minutes)} on ")
+    assert ", until its limit (" in first
+    assert "doubtful" not in first

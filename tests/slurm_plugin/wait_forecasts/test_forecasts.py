@@ -2,12 +2,14 @@
 
 import subprocess
 from dataclasses import replace
-from math import inf
+from math import exp, inf
+from statistics import median
 from types import SimpleNamespace
 
 import msgspec
 import pytest
 
+from predictor.facts import ToLimit
 from predictor.waits import simulation
 from predictor.waits.error_record import WaitRecord, class_of, error_of
 from predictor.waits.workload import (
@@ -19,6 +21,7 @@ from predictor.waits.workload import (
     QueuePast,
     encode,
 )
+from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.text.admin_comment import Note, build
 from slurm_plugin.protocol.request_messages import Selection
 from slurm_plugin.protocol.status_messages import QueueOutlook
@@ -48,6 +51,16 @@ def test_jobs_are_recognised_by_their_name_and_end_when_their_like_did():
     assert wait_s(attached(outlooks(stored(learned)), job)) == pytest.approx(1_000, rel=0.1)
     other = full(user="bob", name="solve")
     assert wait_s(attached(outlooks(stored(learned)), other)) > 50_000
+
+
+@pytest.mark.parametrize("hours", [1, 8])
+def test_jobs_that_run_until_their_limit_end_with_their_own_one(hours):
+    """Also where no run had it."""
+    runs = {"kind": JobKind.UNTIL_LIMIT, "to_limit": ToLimit(9, 10, None, 0.9)}
+    learned = table(lambda _: 7_000.0, spread=1.01, asked_limit_s=7_200.0, **runs)
+    state = full(user="alice", name="solve", limit_s=3_600.0 * hours)
+    log_run_s, _ = QueueRunTimes(lambda: stored(learned))(state.jobs[0])
+    assert exp(median(log_run_s)) == pytest.approx(3_600.0 * hours, rel=0.02)
 
 
 def test_a_name_that_sbatch_gave_says_nothing_of_a_job():
