@@ -137,9 +137,9 @@ def _until(table: PredictionTable, limit_s: float) -> PredictionTable:
         ran_with_s = measured.limit_s
     times = dict[int, tuple[float, float, float]]()
     if abs(ran_with_s - limit_s) < _SAME_LIMIT_S:
-        columns = (measured.low_s, measured.median_s, measured.high_s)
-        rows = (tuple(min(time_s, limit_s) for time_s in row) for row in zip(*columns, strict=True))
-        times = dict(zip(table.nodes, rows, strict=True))
+        columns = zip(measured.low_s, measured.median_s, measured.high_s, strict=True)
+        for n, (low_s, median_s, high_s) in zip(table.nodes, columns, strict=True):
+            times[n] = min(low_s, limit_s), min(median_s, limit_s), min(high_s, limit_s)
     least_s = limit_s * (table.to_limit.least_share if table.to_limit else 0.0)
     unseen = (round_time(max(least_s, 1.0)), limit_s, limit_s)
     last = max(table.nodes, default=1)
