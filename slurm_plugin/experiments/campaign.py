@@ -13,16 +13,18 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
 from sacct_ingest.errors import SlurmError
-from sacct_ingest.store import RunRow
 from slurm_plugin.cli.progress import ProgressReport, progress
 from slurm_plugin.experiments.held_jobs import ACCOUNTED_S, HeldJobs, QueuedJob, check_accounted
 from slurm_plugin.slurm.commands import SubmissionRefused, pauses
 from slurm_plugin.text.formatting import hours
+
+if TYPE_CHECKING:  # the store is heavy
+    from sacct_ingest.store import RunRow
 
 #: What ends a process from outside; a campaign then ends its jobs, as after Ctrl-C.
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -109,7 +111,7 @@ class Program(Protocol[_Run]):
     def impatient(self, waited_s: float) -> str:
         """Why a job is given up that waited so long in the queue; empty: it is not."""
 
-    def as_ended(self, run: _Run, job: RunRow | None, why: str) -> _Run:
+    def as_ended(self, run: _Run, job: "RunRow | None", why: str) -> _Run:
         """Give a run with what became of it.
 
         job: of the accounting; None: there was no job.
@@ -309,7 +311,7 @@ class Campaign(Generic[_Run]):
         if twice := [i for i, job in queue.items() if job.waits and job.has(mark)]:
             self._on(run).cancel(*twice)
 
-    def _end(self, run: _Run, job: RunRow | None, why: str) -> None:
+    def _end(self, run: _Run, job: "RunRow | None", why: str) -> None:
         self.report(self.program.save(self.program.as_ended(run, job, why)))
 
     def _drop(self) -> None:

@@ -1,26 +1,27 @@
 """Jobs of experiments: submitted on hold, found again, released; and files of such runs."""
 
+from __future__ import annotations
+
 import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from sacct_ingest.errors import ConfigError, FormatError, NimoError, SlurmError, system_errors
 from sacct_ingest.files import atomic_file
-from sacct_ingest.ingest.ended_jobs import ended_jobs
 from sacct_ingest.records import JobState
 from sacct_ingest.scripts.job_script import parse_command_line
-from sacct_ingest.sources.sacct import LiveSacct
-from sacct_ingest.store import RunRow
-from slurm_plugin.cli.sbatch_request import clusters_of
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.slurm_conf import CONFIG
+
+if TYPE_CHECKING:  # the store takes half a second, and a plan that is only shown has no jobs
+    from sacct_ingest.store import RunRow
 
 _File = TypeVar("_File")
 _TIMEOUT_S = 60.0
@@ -87,7 +88,7 @@ class HeldJobs:
 
     where: str = ""
 
-    def on(self, where: str) -> "HeldJobs":
+    def on(self, where: str) -> HeldJobs:
         """Give those on another cluster."""
         return HeldJobs(where)
 
@@ -144,6 +145,10 @@ class HeldJobs:
 
         planned_s: ids of jobs, and when each was planned, seconds since the epoch.
         """
+        # Loaded here: a plan that is only shown has no jobs that ended.
+        from sacct_ingest.ingest.ended_jobs import ended_jobs  # noqa: PLC0415
+        from sacct_ingest.sources.sacct import LiveSacct  # noqa: PLC0415
+
         return ended_jobs(
             planned_s.keys(),
             since_s=min(planned_s.values()),
@@ -169,6 +174,8 @@ def check_here(argv: Sequence[str]) -> None:
 
     Raises ConfigError: it names another cluster, or several.
     """
+    from slurm_plugin.cli.sbatch_request import clusters_of  # noqa: PLC0415 - a plan has none
+
     script = parse_command_line(argv).script
     text = Path(script).read_text(errors="replace") if script and Path(script).is_file() else ""
     clusters = clusters_of({"script": text, "user_name": user_name()}, argv[1:])

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sacct_ingest.errors import NimoError, SlurmError
-from sacct_ingest.store import RunRow
 from slurm_plugin.experiments import held_jobs
 from slurm_plugin.experiments.campaign import spent
 from slurm_plugin.experiments.held_jobs import HeldJobs
@@ -31,6 +30,7 @@ from slurm_plugin.experiments.plan.state_file import COMPLETED, PENDING, REFUSED
 from slurm_plugin.text.formatting import clock
 
 if TYPE_CHECKING:
+    from sacct_ingest.store import RunRow
     from slurm_plugin.experiments.plan.replan import Replan
 
 #: Plans the steps that have not begun; None: there are none.
@@ -135,7 +135,7 @@ class FollowedPlan:
         """Say that no job waits for too long."""
         return ""
 
-    def as_ended(self, run: StepRun, job: RunRow | None, why: str) -> StepRun:
+    def as_ended(self, run: StepRun, job: "RunRow | None", why: str) -> StepRun:
         """Give a job with what became of it."""
         if job is None:
             refused = why and run.job_id is None

@@ -19,7 +19,6 @@ from predictor.forecasts.transfer_time import LEVEL, TransferTime
 from predictor.prediction_table import PredictionTable
 from predictor.types import Verdict
 from sacct_ingest.errors import ConfigError, NoHistory
-from slurm_plugin.decision.messages import guessed_from
 from slurm_plugin.experiments.learn.description import JournalFile
 from slurm_plugin.experiments.plan.workflow import PlanSite, Task, Workflow, link_ends
 
@@ -426,6 +425,8 @@ def _of_table(table: PredictionTable | None, nodes: int, group: str) -> TaskEsti
         return estimate
     why = table.problems[0].text if table.problems else "its prediction is doubtful"
     if table.neighbours is not None:
+        from slurm_plugin.decision.messages import guessed_from  # noqa: PLC0415 - it is seldom a guess
+
         why = f"it never ran: a guess from {guessed_from(table)}"
     return replace(estimate, doubt=why)
 

@@ -1,4 +1,9 @@
-"""A plan's data of the site: nodes and limits from Slurm, run times from the store."""
+"""A plan's data of the site: nodes and limits from Slurm, run times from the store.
+
+What few plans need is loaded where it is needed: a small plan is mostly loading.
+"""
+
+from __future__ import annotations
 
 import time
 from collections import defaultdict
@@ -9,14 +14,12 @@ from itertools import chain
 from math import inf
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from predictor.forecasts.forecasters import forecast_series
 from predictor.forecasts.transfer_time import transfer_time
-from predictor.neighbours import Neighbours
-from predictor.occupancy.application_model import OccupancyFit, Sample
-from predictor.occupancy.samples import history_samples
 from predictor.prediction_table import PredictionTable
 from sacct_ingest.errors import NoHistory, StoreError
 from sacct_ingest.probes.agreement import MEASURES
@@ -27,7 +30,6 @@ from sacct_ingest.store.fits import NEIGHBOURS
 from slurm_plugin.config.settings import Config
 from slurm_plugin.experiments.learn.description import INPUT_BYTES
 from slurm_plugin.experiments.plan import run_times
-from slurm_plugin.experiments.plan.first_runs import guess
 from slurm_plugin.experiments.plan.schedule import PlanningProblem
 from slurm_plugin.experiments.plan.slurm_places import (
     SlurmPlaces,
@@ -39,6 +41,9 @@ from slurm_plugin.experiments.plan.state_file import Submitted
 from slurm_plugin.experiments.plan.workflow import PlanSite, Storage, Task, Workflow, link_ends
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.store_access import load_tables, matching_tables, open_store, own_tables
+
+if TYPE_CHECKING:
+    from predictor.occupancy.application_model import OccupancyFit, Sample
 
 _MONTH_S = 30 * 86400.0
 _MIB = 2.0**20
@@ -133,19 +138,15 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
         return _Store(tables={}, series=(), profiles=())
     with opened as store:
         all_tables = load_tables(store)
-        past = Neighbours(store.records.find(*NEIGHBOURS))
         tables = {}
+        new: dict[str, NoHistory] = {}
         for name, label in labels.items():
-            task = flow.tasks[name]
             try:
                 tables[name] = own_tables(matching_tables(all_tables, label))[0]
             except NoHistory as error:
-                asked = task_request(
-                    task, flow.places[next(iter(task.places or flow.places))], now_s
-                )
-                if (guessed := guess(past, task, asked, label, config)) is None:
-                    raise NoHistory(f"tasks.{name}: {error}; {_OR_GIVE}") from error
-                tables[name] = guessed
+                new[name] = error
+        if new:
+            tables |= _guessed(store, flow, labels, new, config, now_s)
         profiles = store.profiles.latest()
         return _Store(
             tables=tables,
@@ -160,6 +161,35 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
                 if flow.tasks[name].samples == run_times.HISTORY
             },
         )
+
+
+def _guessed(
+    store: Store,
+    flow: Workflow,
+    labels: Mapping[str, str],
+    new: Mapping[str, NoHistory],
+    config: Config,
+    now_s: float,
+) -> dict[str, PredictionTable]:
+    """Guess the run times of tasks that never ran.
+
+    labels: names of applications, by task.
+    new: those tasks, and why each has no run times.
+    Raises NoHistory: there is no guess of some task.
+    """
+    from predictor.neighbours import Neighbours  # noqa: PLC0415
+    from slurm_plugin.experiments.plan.first_runs import guess  # noqa: PLC0415
+
+    past = Neighbours(store.records.find(*NEIGHBOURS))
+    tables = {}
+    for name, error in new.items():
+        task = flow.tasks[name]
+        place = flow.places[next(iter(task.places or flow.places))]
+        guessed = guess(past, task, task_request(task, place, now_s), labels[name], config)
+        if guessed is None:
+            raise NoHistory(f"tasks.{name}: {error}; {_OR_GIVE}") from error
+        tables[name] = guessed
+    return tables
 
 
 def _series(store: Store, flow: Workflow, since_s: float, *, probed: bool) -> list[Probe]:
@@ -178,6 +208,8 @@ def _runs_of(
     profiles: Sequence[NodeProfile],
 ) -> Sequence[Sample]:
     """Give the ingested runs that a table was made of, as samples."""
+    from predictor.occupancy.samples import history_samples  # noqa: PLC0415
+
     rows = store.runs.of_key(KeyLevel(table.level), table.key)
     for tags in () if rows else shared:
         rows = rows or dict(store.runs.shared(tags)).get(table.key, [])
