@@ -198,9 +198,16 @@ def scripts(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
+@pytest.fixture(scope="session")
+def of_all_workers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder that all of pytest's workers share for as long as they run."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
 @contextmanager
 def database_server(
-    kind: type[MariaDB] | type[PostgreSQL], account: Account
+    kind: type[MariaDB] | type[PostgreSQL], account: Account, **options: Path
 ) -> Iterator[MariaDB | PostgreSQL]:
     """Run a server of its own for a while."""
     if missing := missing_programs(kind):
@@ -209,7 +216,7 @@ def database_server(
         processes = Processes(directory)
         processes.open(leashed=True)
         try:
-            server = kind(directory, processes, account)
+            server = kind(directory, processes, account, **options)
             server.up()
             yield server
         finally:
@@ -232,9 +239,9 @@ def postgresql_server() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def mariadb_server() -> Iterator[Server]:
+def mariadb_server(of_all_workers: Path) -> Iterator[Server]:
     """A real MariaDB server; nearly always `mariadb_url` is what a test wants."""
-    with database_server(MariaDB, Account.mine()) as server:
+    with database_server(MariaDB, Account.mine(), installed=of_all_workers) as server:
         yield server
 
 
@@ -253,7 +260,7 @@ def mariadb_url(mariadb_server: Server) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def slurm_cluster(request: pytest.FixtureRequest) -> ClusterFactory:
+def slurm_cluster(request: pytest.FixtureRequest, of_all_workers: Path) -> ClusterFactory:
     """Factory of clusters of one's own.
 
     Takes the options of `SlurmCluster`, by default with the release and authentication of
@@ -265,7 +272,7 @@ def slurm_cluster(request: pytest.FixtureRequest) -> ClusterFactory:
                 yield cluster
     """
     release, _, auth = request.config.getoption("--slurm").partition("/")
-    chosen = {"release": release or None, "auth": auth or "munge"}
+    chosen: dict[str, Any] = {"release": release or None, "auth": auth or "munge"}
     if missing := missing_slurm_programs(chosen["release"]):
         unavailable(f"not installed: {', '.join(missing)}")
     times = request.config.stash.setdefault(CLUSTER_TIMES, [])
@@ -274,7 +281,7 @@ def slurm_cluster(request: pytest.FixtureRequest) -> ClusterFactory:
     def cluster(**options: Any) -> Iterator[SlurmCluster]:
         with scratch_directory("nimo-slurm-") as directory:
             try:
-                made = SlurmCluster(directory, **chosen | options)
+                made = SlurmCluster(directory, installed=of_all_workers, **chosen | options)
             except ReleaseError as error:
                 pytest.skip(str(error))
             up_s = made.up()

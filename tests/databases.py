@@ -1,5 +1,6 @@
 """Private MariaDB and PostgreSQL servers for tests: one directory, one Unix socket, no password."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -38,11 +39,14 @@ class MariaDB:
     directory: holds the data in ``db`` and the socket ``mariadb.sock``.
     processes: starts and stops it.
     account: who it runs as, and whom it trusts with everything.
+    installed: folder of data directories as they are when they are new, which servers copy; the
+        first one of an account puts it there. None: the data directory is installed anew.
     """
 
     directory: Path
     processes: Processes
     account: Account = field(default_factory=Account.mine)
+    installed: Path | None = None
 
     programs: ClassVar[tuple[str, ...]] = ("mariadbd", "mariadb-install-db", "mariadb")
 
@@ -58,7 +62,7 @@ class MariaDB:
             for folder in (data, self._temporary):
                 folder.mkdir(exist_ok=True)
                 self.account.own(folder)
-            self._install(data)
+            self._new_data(data)
         self.account.own(self.directory)
         self.processes.start(
             "mariadbd",
@@ -70,6 +74,7 @@ class MariaDB:
                 *("--innodb-lock-wait-timeout=900", "--loose-innodb-snapshot-isolation=OFF"),
                 # Tests need no durability.
                 *("--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0"),
+                "--loose-debug-no-sync",
                 SMALL_LOG,
                 *("--innodb-buffer-pool-size=32M", f"--pid-file={self.directory / 'mariadb.pid'}"),
             ],
@@ -108,6 +113,25 @@ class MariaDB:
     def _temporary(self) -> Path:
         """Its own folder for temporary tables: a server that starts removes what it finds there."""
         return self.directory / "db.tmp"
+
+    def _new_data(self, data: Path) -> None:
+        """Copy a new data directory; install one where none has been."""
+        if self.installed is None:
+            self._install(data)
+            return
+        template = self.installed / self.account.name
+        with (self.installed / f"{template.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not template.exists():
+                self._install(data)
+                # One that is interrupted leaves no half of a template.
+                partial = template.with_suffix(".partial")
+                shutil.rmtree(partial, ignore_errors=True)
+                shutil.copytree(data, partial)
+                partial.rename(template)
+                return
+        shutil.copytree(template, data, dirs_exist_ok=True)
+        self.account.own(*data.rglob("*"))
 
     def _install(self, data: Path) -> None:
         argv = [

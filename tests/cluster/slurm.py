@@ -63,6 +63,7 @@ class SlurmCluster:
     beside: another cluster, which is up: this one shares its munge and its accounting, so that each
         takes commands for the other with ``-M``.
     registers: folder with a file ``msr`` that stands for the first processor's registers on nodes.
+    installed: folder that new data directories of MariaDB are copied from (`tests.databases`).
     Raises ReleaseError: when the release cannot be had here.
 
     Notes
@@ -90,6 +91,7 @@ class SlurmCluster:
         memory_cgroups: bool = False,
         beside: SlurmCluster | None = None,
         registers: Path | None = None,
+        installed: Path | None = None,
     ) -> None:
         self._beside, self._registers = beside, registers
         shared = beside.layout.directory if beside else None
@@ -114,7 +116,9 @@ class SlurmCluster:
         )
         self._lua = lua
         self._leashed = leashed
-        self._database = MariaDB(self.layout.directory, self.processes, self.settings.account)
+        self._database = MariaDB(
+            self.layout.directory, self.processes, self.settings.account, installed
+        )
 
     # --- life ---------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -25,17 +26,14 @@ NOW_S = time.time()
 
 
 @pytest.fixture(scope="session")
-def learned(tmp_path_factory: pytest.TempPathFactory) -> DemoSite:
+def learned(tmp_path_factory: pytest.TempPathFactory, of_all_workers: Path) -> DemoSite:
     """Folder with history, configuration, job scripts of ada, and a store that was fitted.
 
     The first of pytest's workers that needs the store makes it, which takes 13 s.
     """
-    of_all = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        of_all = of_all.parent
     site = DemoSite(tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("s") / "nimod.sock")
-    store = of_all / "learned.db"
-    with (of_all / "learned.lock").open("w") as lock:
+    store = of_all_workers / "learned.db"
+    with (of_all_workers / "learned.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         now_s = store.stat().st_mtime if store.exists() else NOW_S
         sites.prepare(site, user="ada", now_s=now_s, rng=Random(5))
