@@ -104,7 +104,8 @@ STATES = {
 
 
 #: Takes a user's rights once it is loaded: users may not enter where the interpreter is.  With
-#: patience, since slurmctld takes longer on a busy machine.
+#: patience, since slurmctld takes longer on a busy machine.  Further arguments are the command, or
+#: ``--each`` and jobs, each of which is asked about: modules are loaded once.
 AS_USER = """\
 import os, pwd, sys
 import slurm_plugin.cli.options.why
@@ -118,6 +119,8 @@ user = pwd.getpwnam(sys.argv[1])
 os.setgroups([])
 os.setgid(user.pw_gid)
 os.setuid(user.pw_uid)
+if sys.argv[2] == "--each":
+    sys.exit(max(main(["why", job, "--json"]) for job in sys.argv[3:]))
 sys.exit(main(sys.argv[2:]))
 """
 
@@ -209,9 +212,19 @@ class Site:
         argv = (sys.executable, "-c", AS_USER, user, *words)
         return self.cluster.run(*argv, env=env, check=check, stdin=stdin, timeout_s=120)
 
-    def waiting(self, name, user=ADA):
-        said = json.loads(self.nimo("why", str(self.jobs[name]), "--json", user=user).stdout)
-        return said["waiting"][0]
+    def waiting(self, name):
+        return self.all_waiting([name])[name]
+
+    def all_waiting(self, names):
+        """What is said of each of these jobs."""
+        printed = self.nimo("--each", *(str(self.jobs[name]) for name in names)).stdout
+        decoder, said = json.JSONDecoder(), {}
+        for name in names:
+            answer, end = decoder.raw_decode(printed)
+            said[name] = answer["waiting"][0]
+            printed = printed[end:].lstrip()
+        assert not printed
+        return said
 
 
 @pytest.fixture(scope="module")
@@ -226,10 +239,16 @@ def site(slurm_cluster):
         yield made
 
 
+@pytest.fixture(scope="module")
+def all_said(site):
+    """What is said of the job in each state."""
+    return site.all_waiting(STATES)
+
+
 @pytest.mark.parametrize("name", STATES)
-def test_each_state_is_said_with_its_limit(site, name):
+def test_each_state_is_said_with_its_limit(site, all_said, name):
     _, reason, words, ends = STATES[name]
-    said = site.waiting(name)
+    said = all_said[name]
     assert re.fullmatch(reason, said["slurm_reason"])
     assert re.search(words.format(**site.jobs), said["sentence"])
     assert said["ends"] == ends
