@@ -18,8 +18,8 @@ REAL := cluster or database
 EACH_CORE := -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder
 # Tests with servers mostly wait for them: eight files at a time, however many cores there are; long files first.
 EIGHT := -n 8 --dist loadfile --no-loadscope-reorder
-# All of tests/predictor but waits, which no linear algebra is in, and what takes seconds or a server.
-SELECTING := tests/predictor --ignore tests/predictor/waits -m 'not ($(REAL) or slow)'
+# Files whose choices are between numbers of linear algebra, but for what takes seconds.
+SELECTING := tests/predictor -m 'kernels and not slow'
 # They run beside tests that mostly wait, whose list of failed tests they leave alone.
 EACH_PROCESSOR := nice sh scripts/pytest-each-processor $(BIN)/pytest -q -p no:cacheprovider \
   $(SELECTING) $(EACH_CORE)

@@ -95,8 +95,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not collection_path.name.startswith("test_"):
         return None
     match config.option.markexpr:
-        case "releases":
-            return "mark.releases" not in collection_path.read_text() or None
+        case "releases" | "kernels and not slow":
+            word = config.option.markexpr.split()[0]
+            return f"mark.{word}" not in collection_path.read_text() or None
         case "cluster" | "cluster or database":
             return not _with_servers(collection_path) or None
     return None

@@ -30,6 +30,8 @@ from slurm_plugin.reports.curve_text import render
 from tests.predictor.rows import submitted
 from tests.predictor.tables.test_parts import row
 
+pytestmark = pytest.mark.kernels
+
 STEPS = (500, 5000, 1000, 4000, 2000, 3000)
 COUNTS = (1, 2, 4, 8, 16)
 

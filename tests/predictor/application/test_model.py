@@ -8,6 +8,8 @@ import pytest
 from predictor.application.model import OCTAVES, PATHS, Application
 from predictor.sample import Sample
 
+pytestmark = pytest.mark.kernels
+
 COUNTS = (1, 2, 4, 8)
 
 

@@ -12,6 +12,8 @@ from predictor.models.adept.anomalies import AnomalyExplanation, AnomalySettings
 from predictor.types import Curve, Point
 from tests.predictor.example_curves import curve_of, downey
 
+pytestmark = pytest.mark.kernels
+
 POWERS = np.array([2, 4, 8, 16, 32, 64, 128.0])
 
 

@@ -17,6 +17,8 @@ from predictor.models.adept.search import (
 from predictor.models.downey import VarianceMode, max_useful, parallelism_of, speedup
 from tests.predictor.example_curves import downey, drawn
 
+pytestmark = pytest.mark.kernels
+
 #: Section V.C: four instances of each set of Table 2.
 TABLE_2 = [
     *((400, 0.0), (600, 0.35), (800, 0.7), (1000, 1.0)),

@@ -24,6 +24,8 @@ from predictor.types import Curve, Point
 from tests.predictor import example_curves
 from tests.predictor.example_curves import amdahl, downey
 
+pytestmark = pytest.mark.kernels
+
 Floats = NDArray[np.float64]
 DOCS = Path(__file__).parents[3] / "docs"
 DRAWS, HUNG = 1024, 0.002

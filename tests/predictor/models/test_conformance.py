@@ -20,6 +20,8 @@ from predictor.sample import Sample
 from predictor.types import Curve, Point
 from tests.predictor.example_curves import amdahl, curve_of, downey, drawn, sized
 
+pytestmark = pytest.mark.kernels
+
 TARGETS = [1, 2, 3, 7, 8, 16, 40, 64, 200]
 CURVES = [
     drawn([1, 2, 4, 8], amdahl, noise=0.03),

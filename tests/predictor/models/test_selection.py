@@ -11,6 +11,8 @@ from predictor.models.selection import fit_curve
 from predictor.types import Curve, Point, Prediction, Verdict
 from tests.predictor.example_curves import amdahl, curve_of, downey, drawn
 
+pytestmark = pytest.mark.kernels
+
 NODES = [1, 2, 4, 8, 16]
 
 

@@ -24,6 +24,8 @@ from sacct_ingest.runs.layout import Each, Layout, Unit, second_sizes
 from tests.predictor.example_curves import sized
 from tests.predictor.tables.test_parts import made, row
 
+pytestmark = pytest.mark.kernels
+
 
 def of_nodes(nodes, each):
     """Nodes scale as they do, whatever they hold."""

@@ -21,6 +21,8 @@ from predictor.node_types.product_form import (
     terms,
 )
 
+pytestmark = pytest.mark.kernels
+
 RESOURCES = ("nodes", "clock")
 LIMITS = (1.0, 0.8, 0.6, 0.4, 0.3, 0.2, 0.1)  #: section 5
 

@@ -7,6 +7,8 @@ import pytest
 from predictor.node_types.product_form import Sums
 from predictor.node_types.ratios import WAYS, ObservedRatios, TypeEvidence, believe, ratio_at
 
+pytestmark = pytest.mark.kernels
+
 FIGURES = {
     "old": {"cpu": 400.0, "disk": 400.0},
     "fast": {"cpu": 800.0, "disk": 400.0},

@@ -12,6 +12,8 @@ from predictor.occupancy.application_model import Occupancies, OccupancyFit, Occ
 from predictor.occupancy.functions import Shape
 from predictor.occupancy.regression import LinearOccupancyModel
 
+pytestmark = pytest.mark.kernels
+
 #: The testbed of the paper (section V): processors, and round-trip delays on top of the network's.
 MHZ = (451.0, 797.0, 930.0, 996.0, 1396.0)
 DELAYS_MS = tuple(0.2 + 2 * step for step in range(10))

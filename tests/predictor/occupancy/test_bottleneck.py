@@ -17,6 +17,8 @@ from predictor.occupancy.bottleneck import (
 )
 from predictor.occupancy.functions import Function, Shape, Term
 
+pytestmark = pytest.mark.kernels
+
 REFERENCE = {"mhz": 900.0, "lat": 8.0}
 
 

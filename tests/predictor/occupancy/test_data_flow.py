@@ -11,6 +11,8 @@ from predictor.occupancy.application_model import OccupancyModel, Sample, occupa
 from predictor.occupancy.data_flow import COUNTED, NONE, WHOLE, EvidenceModel
 from predictor.occupancy.powers import PowerModel
 
+pytestmark = pytest.mark.kernels
+
 MODEL = EvidenceModel(OccupancyModel(), ("size",))
 PLACES = [
     {"cpus": cpus, "size": size} for cpus, size in product((1.0, 2.0, 4.0), (1e9, 2e9, 3e9, 8e9))

@@ -22,6 +22,8 @@ from predictor.occupancy.active.settings import (
 from predictor.occupancy.active.space import MOST_CANDIDATES, Space
 from predictor.occupancy.application_model import Occupancies, Sample
 
+pytestmark = pytest.mark.kernels
+
 #: The workbench of the paper (section 4.1).
 SPACE = Space.full(
     {

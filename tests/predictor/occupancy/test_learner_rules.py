@@ -22,6 +22,8 @@ from predictor.occupancy.active.space import Space
 from predictor.occupancy.application_model import Predicted
 from predictor.occupancy.samples import Occupancies, Sample
 
+pytestmark = pytest.mark.kernels
+
 LEVELS = (1.0, 2.0, 3.0, 4.0, 5.0)
 SPACE = Space.full({"cpu": LEVELS, "lat": LEVELS}, {"cpu": True, "lat": False})
 BY_DOMAIN = replace(PAPER, order=RefinementOrder.DOMAIN, attribute_order=RefinementOrder.DOMAIN)

@@ -20,6 +20,8 @@ from predictor.occupancy.functions import Function, Shape, Term, transformation
 from predictor.occupancy.regression import LinearOccupancyModel, part_errors, percentage_error
 from predictor.types import Verdict
 
+pytestmark = pytest.mark.kernels
+
 
 def constant(value, press=0.0):
     return Function({}, 1.0, value, press=press)

@@ -9,6 +9,8 @@ import pytest
 from predictor.occupancy.functions import Function, Shape, Term
 from predictor.occupancy.regression import learn, linear
 
+pytestmark = pytest.mark.kernels
+
 GRID = [{"x": x, "y": y} for x, y in product((1.0, 2.0, 3.0, 5.0, 8.0), (1.0, 2.0, 4.0))]
 REFERENCE = {"x": 2.0, "y": 4.0}
 X = np.array([one["x"] for one in GRID]) / 2

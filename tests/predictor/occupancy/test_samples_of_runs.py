@@ -18,6 +18,8 @@ from sacct_ingest.records import JobState, KeyLevel, NodeProfile
 from sacct_ingest.store import Store
 from tests.sacct_ingest.records import scaling_runs, step
 
+pytestmark = pytest.mark.kernels
+
 
 class Row:
     """A stored run with only what is looked at."""

@@ -27,6 +27,8 @@ from predictor.occupancy.active.space import Space
 from predictor.occupancy.ranking import order_preserving_degree, ranking_distance
 from predictor.occupancy.samples import Occupancies, Sample
 
+pytestmark = pytest.mark.kernels
+
 LEVELS = (1.0, 2.0, 3.0, 4.0, 5.0)
 SPACE = Space.full({"cpu": LEVELS, "lat": LEVELS}, {"cpu": True, "lat": False})
 #: All defaults of table 1, and no end before all was run.

@@ -27,6 +27,8 @@ from tests.predictor.rows import row as one_run
 from tests.predictor.rows import submitted
 from tests.predictor.tables.test_parts import row
 
+pytestmark = pytest.mark.kernels
+
 SEEDS = range(12)
 
 
