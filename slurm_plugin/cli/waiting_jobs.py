@@ -46,7 +46,7 @@ _PRIORITIES = ("sacctmgr", "-nP", "show", "qos", "format=Name,Priority")
 _PARTS = (sources.SINFO, sources.PARTITIONS, sources.RESERVATIONS, sources.LICENCES)
 _CHANGES_DEVICES = (23, 2)  #: release from which Slurm changes types of devices in the queue
 #: Reasons that time takes away, or the ends of other jobs.
-_BY_ITSELF = frozenset({"BeginTime", "Reservation", "Dependency"})
+_BY_ITSELF = frozenset({"BeginTime", "Reservation", "Dependency", "JobArrayTaskLimit"})
 
 
 class Look(NamedTuple):

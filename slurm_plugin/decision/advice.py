@@ -20,7 +20,7 @@ from slurm_plugin.decision import messages, sizes
 from slurm_plugin.decision import policy as choosing
 from slurm_plugin.decision.advised_count import settled, weighed
 from slurm_plugin.decision.allowed_counts import is_own_work, is_serial, is_supported
-from slurm_plugin.decision.array_end import array_text
+from slurm_plugin.decision.array_end import tasks_text
 from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.levers import deadline
 from slurm_plugin.decision.limit_advice import LimitBasis, basis_of, limits_to_ask, reservation_text
@@ -103,8 +103,8 @@ def advice_of(case: Situation, *, others: Callable[[], Sequence[Supply]] = tuple
         _recommend(advice, best.nodes, submitted, rules.policy.memory_margin)
     basis = basis_of(case, decided, table)
     of_best = basis_of(pasted.case, pasted.decided, pasted.table)
+    queue = supply if fresh else None
     if own_work:
-        queue = supply if fresh else None
         _name_limit(advice, case, of_best if best else basis, best or decided.chosen, queue)
     _lower(advice, decided, table)
     base = next((one for one in options if one.nodes == table.asked), None)
@@ -129,9 +129,12 @@ def advice_of(case: Situation, *, others: Callable[[], Sequence[Supply]] = tuple
     advice.asked = base.nodes if base else None
     if base and not advice.limit_text and not table.is_guess and table.kind is JobKind.WORK:
         advice.limit_text = messages.short_limit(base.prediction, request)
-    _describe_array(advice, case, (best or base) if own_work else None, supply if fresh else None)
-    unused = messages.unused_gpus_text(request, table)
-    advice.size_text = " ".join(filter(None, (advice.size_text, unused)))
+    texts = (
+        tasks_text(case.request, (best or base) if own_work else None, queue, now_s=case.now_s),
+        advice.size_text,
+        messages.unused_gpus_text(request, table),
+    )
+    advice.size_text = " ".join(filter(None, texts))
     _mark_front(advice.rows)
     _add_amounts(advice, submitted, table, supply)
     advice.meets_deadline = decided.deadline_met
@@ -385,24 +388,6 @@ def _recommend(advice: Advice, nodes: int, case: Situation, margin: float) -> No
             advice.size_text = f"{tasks} tasks with {each} CPUs each have {tasks * each} CPUs."
     advice.script_text = messages.script_text(case.request, table, nodes)
     advice.memory_directive = _memory_directive(case, table, nodes, margin)
-
-
-def _describe_array(
-    advice: Advice, case: Situation, shown: Option | None, supply: Supply | None
-) -> None:
-    """Say of an array that the numbers are those of a task, and when all tasks have ended.
-
-    shown: what is advised, or asked for.
-    supply: what is free over time; None: unknown.
-    """
-    if shown is None or not case.request.array:
-        return
-    free = supply.room if supply else None
-    begin_s = max(case.now_s, case.request.begin_s)
-    run_s = shown.prediction.time_s
-    end = array_text(case.request.array, shown.nodes, run_s, free, begin_s=begin_s)
-    texts = ("The numbers are those of one task of the array.", end, advice.size_text)
-    advice.size_text = " ".join(filter(None, texts))
 
 
 def _memory_directive(case: Situation, table: PredictionTable, size: int, margin: float) -> str:

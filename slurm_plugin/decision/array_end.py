@@ -5,7 +5,10 @@ from math import ceil, inf
 
 from sacct_ingest.text.durations import duration_text
 from sacct_ingest.text.hostlist import count_indexes
+from slurm_plugin.decision.node_options import Option
+from slurm_plugin.decision.request import Request
 from slurm_plugin.slurm.node_pool import NodeAvailability, first_fit, take
+from slurm_plugin.slurm.supply import Supply
 
 #: Moments at which tasks start that are looked at; the rest goes on at the pace of the later half.
 _STARTS = 300
@@ -13,15 +16,43 @@ _STARTS = 300
 _STEPS = 200
 
 
+def tasks_text(
+    request: Request, shown: Option | None, supply: Supply | None, *, now_s: float
+) -> str:
+    """Say of an array that the numbers are those of a task, and when all tasks have ended.
+
+    shown: what is advised, or asked for; None: nothing.
+    supply: what is free over time; None: unknown.
+    Returns an empty text where the job is no array.
+    """
+    if shown is None or not request.array:
+        return ""
+    end = array_text(
+        request.array,
+        shown.nodes,
+        shown.prediction.time_s,
+        supply.room if supply else None,
+        begin_s=max(now_s, request.begin_s),
+        last_begin_s=request.last_begin_s,
+    )
+    return " ".join(filter(None, ("The numbers are those of one task of the array.", end)))
+
+
 def array_text(
-    array: str, size: int, run_s: float, supply: NodeAvailability | None, *, begin_s: float
+    array: str,
+    size: int,
+    run_s: float,
+    supply: NodeAvailability | None,
+    *,
+    begin_s: float,
+    last_begin_s: float = -inf,
 ) -> str:
     """Say when all tasks of an array have ended; empty where that is not known, or it has one.
 
     array: as ``--array`` has it, ``0-99%4``.
     size: nodes, CPUs or GPUs of a task; ``run_s``: its run time, seconds.
     supply: what is free of them over time; None: unknown, and enough for what may run at once.
-    begin_s: no task starts before, seconds since the epoch.
+    begin_s: no task starts before, seconds since the epoch; ``last_begin_s``: nor the last one.
     """
     indexes, _, throttle = array.partition("%")
     try:
@@ -34,6 +65,7 @@ def array_text(
     if supply is None:
         supply = NodeAvailability((begin_s,), (size * at_once,), rising=True)
     end_s = _last_end(tasks, at_once, size, run_s, supply, begin_s)
+    end_s = max(end_s, last_begin_s + run_s)
     if end_s == inf:
         return ""
     throttled = f", {at_once} at once," if at_once < tasks else ""

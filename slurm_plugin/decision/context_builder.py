@@ -151,9 +151,15 @@ def _behind(request: Request, awaited: Awaited) -> Request:
     """Give a request that starts when the jobs that it waits for have ended."""
     if not awaited.jobs:
         return request
-    known = awaited.begin_s < inf
+    known = max(awaited.begin_s, awaited.last_s) < inf
     begin_s = max(request.begin_s, awaited.begin_s) if known else request.begin_s
-    return replace(request, begin_s=begin_s, awaited=awaited.jobs, begin_known=known)
+    return replace(
+        request,
+        begin_s=begin_s,
+        awaited=awaited.jobs,
+        begin_known=known,
+        last_begin_s=awaited.last_s,
+    )
 
 
 def _due(requested: _Requested, now_s: float) -> _Requested | None:
@@ -273,7 +279,7 @@ class ContextBuilder:
             cached.put(key, requested, _size(key))
         identity, site, request, table = requested
         if cluster and job.dependency:
-            awaited = cluster.awaited(job.dependency, job.user_name, job.name)
+            awaited = cluster.awaited(job.dependency, job.user_name, job.name, request.array)
             request = _behind(request, awaited)
         supply = partition.supply if partition and request.unit is Unit.NODES else None
         if request.unit is not Unit.NODES and partition and cluster and table:

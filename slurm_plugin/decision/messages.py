@@ -346,6 +346,12 @@ def awaited_text(request: Request) -> str:
     jobs = f"jobs {', '.join(others)} and {last}" if others else f"job {last}"
     if not request.begin_known:
         return f"It starts after {jobs}; when that will be is not known."
+    if request.last_begin_s > request.begin_s:
+        first = ""
+        if request.begin_s > -inf:
+            first = f"the first until about {short_clock(request.begin_s)}, "
+        last = f"the last until about {short_clock(request.last_begin_s)}"
+        return f"Its tasks wait for {jobs}, {first}{last}."
     return f"It waits for {jobs}, until about {short_clock(request.begin_s)}."
 
 

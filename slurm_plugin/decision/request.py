@@ -77,6 +77,8 @@ class Request(CountRequest, frozen=True, kw_only=True):
     begin_given: bool = False  #: by its user, and not only by the jobs that it waits for
     awaited: tuple[int, ...] = ()  #: jobs that it waits for
     begin_known: bool = True  #: when these have ended is known
+    #: when the last of its tasks may start that wait each for another one; -inf: with the first
+    last_begin_s: float = -inf
     fixed: Reason | None = None  #: why its count must not be changed
     soft: bool = False  #: Slurm may plan with less than its time limit
     unit: Unit = Unit.NODES  #: of all counts

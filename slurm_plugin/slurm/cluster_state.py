@@ -50,6 +50,7 @@ class RawJob:
     jobs: int = 1  #: pending tasks of an array share one record
     array_id: int | None = None  #: of the array that it belongs to; some sources: or its own
     tasks: str = ""  #: index of a task, or of all that share a record: ``1-9,12``
+    at_once: int | None = None  #: most tasks of its array that may run at once; None: all
     het_id: int | None = None  #: of the heterogeneous job that it is a component of
     components: tuple[int, ...] = ()  #: ids of those that this record stands for
     all_nodes: int = 0  #: of all components; 0: it is no component
@@ -332,11 +333,13 @@ class Awaited(NamedTuple):
 
     jobs: tuple[int, ...] = ()  #: that have not started, or not ended, as its user asks for
     begin_s: float = -inf  #: seconds since the epoch; inf: not known
+    #: when the last of its tasks may start, where each waits for another one; -inf: with the first
+    last_s: float = -inf
 
 
-def nothing_awaited(dependency: str, user: str, name: str) -> Awaited:
+def nothing_awaited(dependency: str, user: str, name: str, array: str = "") -> Awaited:
     """Tell that a job waits for no other one: nothing is known of the jobs of the cluster."""
-    del dependency, user, name
+    del dependency, user, name, array
     return Awaited()
 
 
@@ -354,8 +357,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     plans_softly: bool = False  #: ``--time-min`` is to plan with, and we may take it back
     reopens: bool = False  #: we may give jobs that do not start as planned their range back
     shown: frozenset[str] = frozenset()  #: decisions whose jobs wait or run
-    #: says what of a dependency is not satisfied yet, for a job of that user and name
-    awaited: Callable[[str, str, str], Awaited] = nothing_awaited
+    #: says what of a dependency is not satisfied yet, for a job of that user, name and array
+    awaited: Callable[[str, str, str, str], Awaited] = nothing_awaited
 
     def partition(self, name: str) -> Partition | None:
         """Partition of that name; the empty name means the default one."""

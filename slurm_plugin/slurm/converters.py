@@ -243,6 +243,15 @@ def indexes(value: Any) -> str:
     return text(value).partition("%")[0]
 
 
+def throttle(value: Any) -> int | None:
+    """Read how many tasks of an array may run at once; None: all.
+
+    >>> throttle("1-9%2"), throttle("1-9"), throttle("7")
+    (2, None, None)
+    """
+    return some_id(text(value).partition("%")[2])
+
+
 def allocated(value: Any) -> int:
     """How many CPUs are in use: a number, or ``2/6/0/8`` for allocated, idle, other and all."""
     return number(value.partition("/")[0] if isinstance(value, str) else value) or 0

@@ -52,6 +52,9 @@ JOB = (
         to.indexes,
         "array_tasks_waiting",
     ),
+    SlurmField(
+        "at_once", "ArrayTaskID", ("array_task_string",), to.throttle, "array_tasks_waiting"
+    ),
     SlurmField("het_id", "HetJobID", ("het_job_id",), to.some_id, "heterogeneous_id"),
     SlurmField("state", "State", ("job_state",), to.state, "state"),
     SlurmField("partitions", "Partition", ("partition",), to.words, "partition"),

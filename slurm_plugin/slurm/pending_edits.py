@@ -127,7 +127,10 @@ def _ways_out(job: PendingJob, facts: QueueFacts, access: OwnAccess) -> Iterator
         begun = replace(job, reason="", eligible_s=facts.now_s)
         yield Edit(fields={"StartTime": "now"}, what="without --begin", job=begun)
     elif job.reason == "JobArrayTaskLimit":
-        yield Edit(fields={"ArrayTaskThrottle": "0"}, what="without the array's own limit", job=job)
+        free = replace(job, reason="", throttle=None)
+        yield Edit(
+            fields={"ArrayTaskThrottle": "0"}, what="without the array's own limit", job=free
+        )
     elif job.reason in ("Reservation", "ReservationDeleted", "ReservationInvalid"):
         yield Edit(
             fields={"Reservation": ""},

@@ -1,9 +1,11 @@
 """Jobs of a queue that start only after others, as far as it is known when these end: pure.
 
+Of an array that lets so many tasks run at once each of the others waits for one before it.
 Whether a job before ends well is not predicted; `condition_text` says that it has to.
 """
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
@@ -14,6 +16,7 @@ from sacct_ingest.text.hostlist import indexes_of
 from slurm_plugin.slurm.cluster_state import RawJob
 from slurm_plugin.slurm.dependencies import JobTimes
 from slurm_plugin.slurm.pending_job import DependsOn, depends_on
+from slurm_plugin.slurm.startable import WAITS
 
 #: Kinds of dependency that end by themselves.
 _KINDS = frozenset({"after", "afterany", "aftercorr", "afterok", "singleton"})
@@ -23,6 +26,9 @@ _EACH = "aftercorr"
 #: Tasks of an array that are looked at one by one; Slurm's own most is 4,000,001.
 _MOST_TASKS = 10_000
 _SINGLETON = "singleton"
+#: Reasons of jobs that start once others have ended.
+BEHIND = "Dependency"
+THROTTLED = "JobArrayTaskLimit"
 
 
 class Hold(NamedTuple):
@@ -31,12 +37,12 @@ class Hold(NamedTuple):
     awaits: tuple[Awaited, ...] = ()  #: jobs of that queue
     begin_s: float = 0.0  #: when those of other queues end, seconds since the epoch
     #: by the place of a task what it waits for besides
-    of_tasks: Mapping[int, Awaited] = {}
+    of_tasks: Mapping[int, Sequence[Awaited]] = {}
 
     @property
     def of_first(self) -> tuple[Awaited, ...]:
         """What a job waits for there, of an array its first task."""
-        return (*self.awaits, *(one for at, one in self.of_tasks.items() if at == 0))
+        return (*self.awaits, *self.of_tasks.get(0, ()))
 
 
 class Before(NamedTuple):
@@ -81,6 +87,13 @@ class AwaitedJobs:
 
         there: ids of the jobs of that queue.
         """
+        of_tasks: defaultdict[int, list[Awaited]] = defaultdict(list)
+        for at, awaited in self._of_throttle(job, there):
+            of_tasks[at].append(awaited)
+        if job.reason == THROTTLED and not of_tasks:
+            return None
+        if job.reason != BEHIND:
+            return Hold(of_tasks=of_tasks)
         before = self.of(job)
         if before is None:
             return None
@@ -97,8 +110,32 @@ class AwaitedJobs:
             else:
                 awaits.append(Awaited(one.job_id, starts))
         own = enumerate(islice(indexes_of(job.tasks), _MOST_TASKS)) if tasks else ()
-        of_tasks = {at: tasks[n] for at, n in own if n in tasks}
+        for at, n in own:
+            if n in tasks:
+                of_tasks[at].append(tasks[n])
         return Hold(tuple(awaits), begin_s, of_tasks) if begin_s < inf else None
+
+    def _of_throttle(self, job: RawJob, there: Collection[int]) -> Iterator[tuple[int, Awaited]]:
+        """Give by its place what each task waits for in an array that lets so many run at once.
+
+        Tasks take the places of those that started first.
+        """
+        if job.job_id is None or not job.tasks:
+            return
+        every = self.times.numbered(job.array_id or job.job_id)
+        running = [one for one in every if one.state not in WAITS and one.job_id in there]
+        running.sort(key=lambda one: one.start_s)
+        at_once = job.at_once
+        if at_once is None and job.reason == THROTTLED:  # the last task has no "%" in its name
+            at_once = len(running)
+        if not at_once:
+            return
+        for at in range(min(job.jobs, _MOST_TASKS)):
+            before = len(running) + at - at_once
+            if before >= len(running):
+                yield at, Awaited(job.job_id, task=before - len(running))
+            elif before >= 0:
+                yield at, Awaited(running[before].job_id or 0)
 
     def ids_before(self, job: RawJob) -> frozenset[int]:
         """Give the ids of all jobs that one waits for, and of those that these wait for."""

@@ -20,7 +20,7 @@ from slurm_plugin.slurm.node_pool import NodeGroup, could_hold
 from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.startable import empty_node, share_of_each
-from slurm_plugin.wait_forecasts.awaited_jobs import Hold
+from slurm_plugin.wait_forecasts.awaited_jobs import BEHIND, THROTTLED
 from slurm_plugin.wait_forecasts.simulated_queue import (
     PartitionQueue,
     QueueScene,
@@ -165,14 +165,13 @@ class ChangedStarts:
         scene = self._scene(form.reservation)
         place = scene.place(job)
         begin_s = self._begin_s(form)
-        waits = form.reason == "Dependency"
-        before = scene.awaited.ids_before(job) if waits else frozenset()
+        before = scene.awaited.ids_before(job) if job.reason == BEHIND else frozenset()
         for name in form.partitions:
             nodes = self._able(scene, form, job, name)
             if not form.nodes <= len(nodes) or begin_s == inf:
                 continue
             queue = self._queue(scene, form, nodes, place, before)
-            hold = scene.awaited.hold(job, queue.keys) if waits else Hold()
+            hold = scene.awaited.hold(job, queue.keys)
             if hold is None:
                 continue
             units = size_of(job, job.nodes, queue.units, alone=scene.is_alone(job))
@@ -195,7 +194,8 @@ class ChangedStarts:
         return replace(
             own,
             state="PENDING",
-            reason="Priority",
+            reason=form.reason if form.reason in (BEHIND, THROTTLED) else "Priority",
+            at_once=form.throttle,
             partitions=form.partitions,
             priority=form.priority or own.priority,
             nodes=form.nodes,

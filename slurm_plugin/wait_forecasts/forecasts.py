@@ -268,15 +268,23 @@ class Outlooks:
     def _span(self, job: RawJob, now_s: float) -> Span:
         """Tell when a job starts and ends, by medians of its start and its run time."""
         span = span_by_limit(job, now_s)
-        start_s = span.start_s
+        start_s = last_s = span.start_s
+        made_s = self._queued.made_s
         if job.state in WAITS and (start := self._queued.starts.get(job.job_id or 0)):
-            start_s = max(self._queued.made_s + start.median_s, now_s)
+            start_s = max(made_s + start.median_s, now_s)
+            last = self.queued_starts().start_of(job, job.jobs - 1)
+            last_s = max(made_s + last.median_s, start_s) if last else start_s
         times_s = [exp(log_s) for log_s in self._run_times(job)[0]]
         # Of one that runs, of such as take longer than it did so far.
         longer_s = [time_s for time_s in times_s if start_s + time_s > now_s]
-        if not longer_s or start_s == inf:
+        if start_s == inf:
             return Span(start_s, span.end_s)
-        return Span(start_s, start_s + min(median(longer_s), job.limit_s or inf))
+        run_s = job.limit_s or inf
+        if longer_s:
+            run_s = min(median(longer_s), run_s)
+        elif span.end_s < inf:
+            run_s = span.end_s - span.start_s
+        return Span(start_s, last_s + run_s, start_s + run_s)
 
     @property
     def made_s(self) -> float | None:

@@ -168,7 +168,7 @@ class QueuedStarts:
         place = place_of_index(job.tasks, task) if task >= 0 and job.tasks else None
         if task >= 0 and place is None:
             return None
-        wait = self._start_of(job, place or 0)
+        wait = self.start_of(job, place or 0)
         last = None
         row = WaitRow(
             job_id=job.job_id or 0,
@@ -189,7 +189,7 @@ class QueuedStarts:
             row.start_s, row.low_s, row.high_s = map(self._moment, moments)
             row.condition = condition_text(depends_on(job.dependency))
         if row.tasks > 1:
-            last = self._start_of(job, job.jobs - 1)
+            last = self.start_of(job, job.jobs - 1)
         if last is not None and last.median_s < inf:
             row.last_s = self._moment(last.median_s)
         return row
@@ -198,7 +198,7 @@ class QueuedStarts:
         """When so much has passed since the outlook; at the last look the job had not started."""
         return max(self.made_s + wait_s, self.looked_s)
 
-    def _start_of(self, job: RawJob, place: int) -> WaitEstimate | None:
+    def start_of(self, job: RawJob, place: int) -> WaitEstimate | None:
         """Estimate the start of a job, or of so many-th of an array's tasks in the queue.
 
         One behind those that are run forward starts as a new one.

@@ -25,7 +25,7 @@ from slurm_plugin.slurm.node_states import UNUSABLE
 from slurm_plugin.slurm.outlook import NodeUnits
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.startable import WAITS, StartableJobs, empty_node
-from slurm_plugin.wait_forecasts.awaited_jobs import AwaitedJobs
+from slurm_plugin.wait_forecasts.awaited_jobs import BEHIND, THROTTLED, AwaitedJobs
 
 #: What is predicted of a job's run time: log quantiles, and a number for its application.
 RunTimes = Callable[[RawJob], tuple[tuple[float, ...], int]]
@@ -34,7 +34,6 @@ RunTimes = Callable[[RawJob], tuple[tuple[float, ...], int]]
 _FOREVER_S = 365 * 86_400.0
 _GOLDEN = 0.618034  #: its multiples are spread evenly between whole numbers
 _LATER = frozenset({"BeginTime"})
-_BEHIND = "Dependency"  #: reason of jobs that wait for others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +193,7 @@ class QueueScene:
                 closings=self._closings(nodes, units),
                 arrivals=_arrivals(arrivals, units),
             ),
-            waiting=sum(record.job.jobs for record in waiting if record.starts_by_itself),
+            waiting=sum(record.start_by_themselves for record in waiting),
             demand=_demand(arrivals, units),
         )
 
@@ -251,8 +250,8 @@ class QueueScene:
             if job.state not in WAITS or job.reservation:
                 continue
             later = job.reason in _LATER and job.start_s < inf
-            behind = job.reason == _BEHIND and self.awaited.of(job) is not None
-            if later or behind:
+            behind = job.reason == BEHIND and self.awaited.of(job) is not None
+            if later or behind or job.reason == THROTTLED:
                 partitions = self.startable.fitting(job)
             else:
                 partitions = self.startable.partitions(job)
@@ -279,7 +278,7 @@ class QueueScene:
         self, waiting: Sequence["_Waiting"], running: Sequence[QueuedJob]
     ) -> Sequence["_Waiting"]:
         """Say of jobs that wait for others what holds them; the unknown ones are left out."""
-        if not any(record.job.reason == _BEHIND for record in waiting):
+        if not any(map(_is_held, waiting)):
             return waiting
         running_keys = {job.key for job in running}
         while True:
@@ -292,12 +291,12 @@ class QueueScene:
 
     def _behind(self, record: "_Waiting", keys: Collection[int]) -> "_Waiting | None":
         """Say what holds a job among those of ``keys``; None: its start cannot be reckoned."""
-        if record.job.reason != _BEHIND:
+        if not _is_held(record):
             return record
         hold = self.awaited.hold(record.job, keys)
         if hold is None:
             return None
-        begin_s = max(hold.begin_s - self.now_s, 0.0)
+        begin_s = max(hold.begin_s - self.now_s, record.begin_s, 0.0)
         return replace(record, awaits=hold.awaits, of_tasks=hold.of_tasks, begin_s=begin_s)
 
     def _where(
@@ -410,12 +409,17 @@ class _Waiting:
     own: bool  #: it may run in a partition of this queue
     awaits: tuple[Awaited, ...] = ()  #: jobs of this queue that it waits for
     #: by the place of a task what it waits for besides
-    of_tasks: Mapping[int, Awaited] = field(default_factory=dict)
+    of_tasks: Mapping[int, Sequence[Awaited]] = field(default_factory=dict)
 
     @property
-    def starts_by_itself(self) -> bool:
-        """Whether it waits for nodes alone."""
-        return not (self.begin_s or self.awaits or self.of_tasks)
+    def start_by_themselves(self) -> int:
+        """How many of its tasks wait for nodes alone."""
+        return 0 if self.begin_s or self.awaits else self.job.jobs - len(self.of_tasks)
+
+
+def _is_held(record: _Waiting) -> bool:
+    """Whether a job waits for others, or tasks of it for tasks before them."""
+    return record.job.reason in (BEHIND, THROTTLED) or record.job.at_once is not None
 
 
 class _Tasks(Sequence[QueuedJob]):
@@ -468,7 +472,7 @@ class _Tasks(Sequence[QueuedJob]):
         job = self._jobs[record.place]
         task = place - self._ends[index] + record.job.jobs
         if task in record.of_tasks:
-            return replace(job, awaits=(*job.awaits, record.of_tasks[task]))
+            return replace(job, awaits=(*job.awaits, *record.of_tasks[task]))
         return job
 
 

@@ -114,7 +114,7 @@ class StateSender:
         if cluster is not None and self._new("look", cluster.taken_s):
             yield from self._cluster(cluster)
         if cluster is not None and job is not None and job.dependency:
-            yield "awaited", cluster.awaited(job.dependency, job.user_name, job.name)
+            yield "awaited", cluster.awaited(job.dependency, job.user_name, job.name, job.array_inx)
         if cluster is not None and job is not None and may_leave(job):
             yield from self._elsewhere(cluster.name, job.user_name)
 

@@ -59,3 +59,21 @@ def test_each_view_says_anew_when_they_end():
     )
     second = made.advise(DEPENDENT, now_s=NOW)
     assert second.rows[0].wait_s == first.rows[0].wait_s + 4 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("begin_s", "words"),
+    [
+        (NOW + HOUR, "Its tasks wait for job 12, the first until about "),
+        (-inf, "Its tasks wait for job 12, the last until about "),
+    ],
+)
+def test_of_tasks_behind_tasks_the_first_and_the_last_start_are_said(begin_s, words):
+    awaited = Awaited((12,), begin_s, NOW + 9 * HOUR)
+    made = advisor(look=msgspec.structs.replace(cluster(), awaited=lambda *_: awaited))
+    advice = made.advise(job(dependency="aftercorr:12", array_inx="0-3"), now_s=NOW)
+    assert words in advice.awaited_text
+    assert min(row.wait_s for row in advice.rows) == pytest.approx(max(begin_s - NOW, 0.0))
+    whole = made.advise(job(array_inx="0-3"), now_s=NOW).size_text
+    assert "All 4 tasks end in about" in whole
+    assert advice.size_text != whole

@@ -103,3 +103,33 @@ def test_no_submission_goes_through_all_jobs():
             TIMES.awaited(dependency, "alice", "chain")
         )
     assert jobs.times == 0
+
+
+@pytest.mark.parametrize(
+    ("dependency", "array", "hours", "last"),
+    [
+        # Tasks 1 and 2 run, 3 to 5 wait and start together; that with the index 7 has ended.
+        ("aftercorr:60", "1-5", 1, 9),
+        ("aftercorr:60", "2,3%1", 2, 9),
+        ("aftercorr:60", "4", 9, 9),
+        ("aftercorr:60", "7,1", -inf, 9),
+        ("aftercorr:60,afterok:2", "1-5", 2, 9),
+        # The whole array, a job that is none, and an array that Slurm refuses.
+        ("afterok:60", "1-5", 9, -inf),
+        ("aftercorr:2", "1-5", 2, -inf),
+        ("aftercorr:60", "", 9, -inf),
+        ("aftercorr:60", "x", 9, -inf),
+    ],
+)
+def test_each_task_waits_for_that_of_its_own_index(dependency, array, hours, last):
+    times = JobTimes(
+        [
+            running(2, NOW + 2 * HOUR),
+            running(61, NOW + HOUR, array_id=60, tasks="1"),
+            running(62, NOW + 2 * HOUR, array_id=60, tasks="2"),
+            pending(60, NOW + 2 * HOUR, NOW + 9 * HOUR, array_id=60, tasks="3-5", jobs=3),
+        ],
+        NOW,
+    )
+    awaited = times.awaited(dependency, "alice", "chain", array)
+    assert (awaited.begin_s, awaited.last_s) == (NOW + HOUR * hours, NOW + HOUR * last)

@@ -227,3 +227,17 @@ def test_limits_say_nothing_where_predictions_do():
     _, found = gains([replace(on_nodes(JOB, 1), start_s=NOW + 24 * HOUR, gain_s=0.0)], *BUSY)
     assert offered(found)[0].start_s == NOW
     assert offered([replace(found[0], chance=None, gain_s=0.0)]) == []
+
+
+def test_a_task_beyond_the_limit_of_its_array_starts_when_one_of_them_ends():
+    """Without that limit it starts at once."""
+    ran = replace(running(2, "n2", hours=3), array_id=17, tasks="1")
+    own = replace(OWN, array_id=17, tasks="2-9", jobs=8, at_once=1, nodes=1, tres={"cpu": 4.0})
+    raw = RawState(nodes=NODES, jobs=[ran, own], partitions=PARTITIONS)
+    asks = {"nodes": 1, "cpus": 4, "tres": {"cpu": 4.0, "node": 1.0}}
+    job = replace(JOB, reason="JobArrayTaskLimit", array_id=17, tasks="2-9%1", throttle=1, **asks)
+    edit = Edit(what="without", job=replace(job, reason="", throttle=None))
+    starts = ChangedStarts(raw, CONF, run_times, now_s=NOW)
+    start, (sooner,) = compared(job, [edit], starts, waits=True)
+    assert start.median_s - NOW == pytest.approx(3 * HOUR, rel=0.1)
+    assert sooner.start_s == NOW

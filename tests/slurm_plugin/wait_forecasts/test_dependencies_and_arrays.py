@@ -12,6 +12,7 @@ from tests.slurm_plugin.wait_forecasts.outlooks_of_queues import (
     outlooks,
     queued,
     visible,
+    wait_s,
 )
 from tests.slurm_plugin.wait_forecasts.test_simulated_queue import NOW, node, pending, running
 
@@ -175,3 +176,73 @@ def test_of_an_array_the_first_start_is_recorded_once():
     rest = [started(1, 10, NOW + 65), started(2, 11, NOW + 80), started(3, 9, NOW + 90)]
     attached(made, visible(*rest), NOW + 100)
     assert [one.actual_s for one in made.corrections.record.errors] == [60.0]
+
+
+def throttled(jobs, **fields):
+    """An array of tasks 3 and on of an hour and 100 s, two at once, of which 1 and 2 run."""
+    each = {"user": "alice", "name": "solve", "tres": {"cpu": 8.0}, "limit_s": 3_700.0}
+    of_array = {"array_id": 20, **each}
+    ran = [
+        running(20 + n, f"n{n}", start_s=NOW - ran_s, end_s=NOW - ran_s + 3_700, tasks=f"{n}",
+                **of_array)
+        for n, ran_s in ((1, 1_000.0), (2, 0.0))
+    ]  # fmt: skip
+    named = {"tasks": f"3-{2 + jobs}" if jobs > 1 else "3", "jobs": jobs, "at_once": 2}
+    waits = {"reason": "JobArrayTaskLimit", "priority": 9, **named, **of_array}
+    return [*ran, pending(20, **waits | fields)]
+
+
+#: When two tasks at once start and end, of which the first two have run for 1,000 s and 0 s.
+STARTS = [2_700, 3_700, 6_400, 7_400]
+
+
+@pytest.mark.parametrize("reason", ["JobArrayTaskLimit", "Priority", "Resources"])
+def test_tasks_of_an_array_with_a_limit_start_as_those_before_them_end(reason):
+    """Whatever reason Slurm shows; the job behind the array starts when its last task ends."""
+    then = pending(30, dependency="afterok:20_*(unfulfilled)", **BEHIND)
+    made = outlooks()
+    attached(made, visible(*throttled(4, reason=reason), then))
+    tasks = queued(made, [20] * 4, [3, 4, 5, 6], user=None, own="alice")
+    assert [row.start_s - NOW for row in tasks] == pytest.approx(STARTS, rel=0.05)
+    every, behind = queued(made, [20, 30], user=None, own="alice")
+    assert every.last_s - NOW == pytest.approx(STARTS[-1], rel=0.05)
+    assert behind.start_s - NOW == pytest.approx(STARTS[-1] + 3_700, rel=0.05)
+    assert behind.condition == "if job 20 ends well"
+
+
+def test_the_last_task_of_an_array_waits_for_one_though_its_name_has_no_limit():
+    made = outlooks()
+    attached(made, visible(*throttled(1, at_once=None)))
+    (row,) = queued(made, [20], user=None, own="alice")
+    assert row.start_s - NOW == pytest.approx(STARTS[0], rel=0.05)
+
+
+def test_tasks_behind_an_array_with_a_limit_wait_for_their_own():
+    """Though they are allowed one at a time, too."""
+    narrow = {"tres": {"cpu": 1.0}, "limit_s": 100.0, "user": "alice", "name": "then"}
+    behind = pending(
+        30, array_id=30, tasks="3-6", jobs=4, at_once=1, reason="Dependency",
+        dependency="aftercorr:20_*(unfulfilled)", **narrow,
+    )  # fmt: skip
+    made = outlooks()
+    attached(made, visible(*throttled(4), behind))
+    rows = queued(made, [30] * 4, [3, 4, 5, 6], user=None, own="alice")
+    expected = [start_s + 3_700 for start_s in STARTS]
+    assert [row.start_s - NOW for row in rows] == pytest.approx(expected, rel=0.05)
+
+
+def test_tasks_that_wait_for_others_of_their_array_are_no_queue_for_new_jobs():
+    made = outlooks()
+    seen = attached(made, visible(*throttled(400)))
+    assert wait_s(seen, nodes=2) == 0.0
+    assert seen.partitions["batch"].outlook.waiting == 0
+
+
+def test_advice_on_a_job_behind_such_an_array_starts_when_it_has_ended():
+    made = outlooks()
+    seen = attached(made, visible(*throttled(4)))
+    last_s = NOW + STARTS[-1] + 3_700
+    assert seen.awaited("afterok:20", "alice", "next", "").begin_s == pytest.approx(last_s, abs=400)
+    each = seen.awaited("aftercorr:20", "alice", "next", "3-6")
+    assert each.begin_s - NOW == pytest.approx(STARTS[0] + 3_700, rel=0.05)
+    assert each.last_s == pytest.approx(last_s, abs=400)

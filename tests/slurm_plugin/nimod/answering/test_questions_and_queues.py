@@ -180,10 +180,11 @@ def test_state_goes_over_whole_in_small_pieces_and_once():
 def test_what_a_job_waits_for_goes_over_with_its_question():
     service = DecisionService(Config(), new_id=str)
     told = Awaited((12,), 1e9)
-    service.cluster = replace(site(), awaited=lambda *asked: {("afterok:12", "", ""): told}[asked])
+    asked_for = ("afterok:12", "", "", "0-3")
+    service.cluster = replace(site(), awaited=lambda *asked: {asked_for: told}[asked])
     sender = StateSender(service, Outlooks(QueueRunTimes(lambda: service.tables)))
     state = WorkerState(sender.text)
-    for piece in sender.for_advice(Job(dependency="afterok:12")):
+    for piece in sender.for_advice(Job(dependency="afterok:12", array_inx="0-3")):
         state.take(pickle.loads(pickle.dumps(piece)))
     assert state.service.cluster.awaited("afterok:12", "", "") == told
     assert [name for name, _ in sender.for_advice(Job())] == []
