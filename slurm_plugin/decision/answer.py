@@ -21,7 +21,10 @@ from slurm_plugin.protocol.reasons import MISSED, Reason
 
 
 def permitted(case: Situation, decided: Decision) -> Answer:
-    """Answer with as much of a decision as the mode of the job permits."""
+    """Answer with as much of a decision as the mode of the job permits.
+
+    What stands against the job is said first, as in advice: failures, then what ends it.
+    """
     mode = case.site.mode
     request = case.request
     answer = Answer(reason=decided.reason)
@@ -38,23 +41,28 @@ def permitted(case: Situation, decided: Decision) -> Answer:
             answer.action = "set"
             answer.set = change
     due = [line for one in decided.adjustments for line in one.warnings]
+    chosen = decided.chosen if decided.action is Action.SET else decided.request
+    problems = [
+        *_failed(case),
+        *(f"nimo: {line}" for line in due),
+        *messages.short_of(case, chosen, answer.set),
+    ]
     if mode is Mode.ADVISE and not (due and decided.reason in MISSED):
         lines.insert(0, messages.at_submission(decided, request))
-    lines = [*(f"nimo: {line}" for line in due), *lines]
     if decided.better:
         lines.append(messages.better_count(decided.better, request.unit))
-    chosen = decided.chosen if decided.action is Action.SET else decided.request
-    reached = messages.limit_reached(case, chosen.nodes if chosen else None, answer.set)
-    lines.append(reached or messages.short_of(case, chosen, answer.set))
-    if case.table and (
-        failed := failures_text(
-            case.table, request.resources.user_name, request.script.text, in_a_row=True
-        )
-    ):
-        lines.append(f"nimo: {failed}")
     lines += [f"nimo: {one}" for one in tag_texts(case, decided)]
-    answer.message = "\n".join(filter(None, lines))
+    answer.message = "\n".join(filter(None, (*problems, *lines)))
     return answer
+
+
+def _failed(case: Situation) -> list[str]:
+    """Line about the last runs, where they all failed."""
+    if case.table is None:
+        return []
+    user, script = case.request.resources.user_name, case.request.script.text
+    failed = failures_text(case.table, user, script, in_a_row=True)
+    return [f"nimo: {failed}"] if failed else []
 
 
 def row_of(

@@ -27,7 +27,7 @@ from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import lower_of
 from slurm_plugin.slurm.footprint import memory_bytes
-from slurm_plugin.text.formatting import count, percent, printable, short_clock
+from slurm_plugin.text.formatting import count, percent, printable, short_clock, starts_text
 
 #: Why nothing is made of a prediction that a user could paste.
 UNTRUSTED = (Reason.OUT_OF_BAND, Reason.DISTRUSTED, Reason.OTHERS_RUNS)
@@ -100,7 +100,8 @@ def limit_reached(
     memory = memory_bytes(case.request.resources, case.partition)
     if memory is None or memory > ended.limit:
         return ""
-    return f"{last} ran out of memory with {int(ended.limit) // _MIB}M; {_more(case, memory)}"
+    more = _more(case, memory, int(ended.limit))
+    return f"{last} ran out of memory with {int(ended.limit) // _MIB}M; {more}"
 
 
 def beyond_reached(ended: LimitReached, limit_s: float, *, often: bool = True) -> float:
@@ -128,12 +129,17 @@ def _longer_limit(
     return f"ask for --time={slurm_time(min(max(next_s, advised_s), most_s))}"
 
 
-def _more(case: Situation, memory: int) -> str:
+def _more(case: Situation, memory: int, ended: int) -> str:
+    """Say what to ask for where ``memory`` bytes are asked for, and runs with ``ended`` failed."""
     most = case.partition.node_mem_bytes if case.partition else None
     each = case.request.resources.min_mem_per_cpu
-    if most and 2 * memory > most:
+    # What earlier runs had would not do either, however little this job asks for.
+    needed = 2 * max(memory, ended)
+    if most and needed > most:
         return f"a node has {most // _MIB}M: ask for all of it with --mem=0, or for more nodes"
-    return f"ask for --mem-per-cpu={2 * each}M" if each else f"ask for --mem={2 * memory // _MIB}M"
+    if each:
+        return f"ask for --mem-per-cpu={ceil(each * needed / memory)}M"
+    return f"ask for --mem={needed // _MIB}M"
 
 
 def time_options(limits: TimeLimits | None) -> str:
@@ -155,17 +161,18 @@ def better_count(decision: Decision, unit: Unit) -> str:
         return ""
     if better.nodes == asked.nodes:
         return ""
-    size = unit.counted(better.nodes)
-    return (
-        f"nimo: {f'--nodes={better.nodes}' if unit is Unit.NODES else size} would be better for "
-        f"this job than {asked.nodes}: "
-        f"it waits {_wait(better)} and runs {duration_text(better.prediction.time_s)}, instead of "
-        f"{_wait(asked)} and {duration_text(asked.prediction.time_s)}; {decision.reason.text}"
-    )
-
-
-def _wait(option: Option) -> str:
-    return f"{'at most ' if option.bound else ''}{duration_text(option.wait_s)}"
+    size = f"--nodes={better.nodes}" if unit is Unit.NODES else unit.counted(better.nodes)
+    starts = starts_text(better.wait_s, bound=better.bound)
+    starts_as_asked = starts_text(asked.wait_s, bound=asked.bound)
+    runs = f"runs {duration_text(better.prediction.time_s)}"
+    runs_as_asked = duration_text(asked.prediction.time_s)
+    if starts == starts_as_asked:
+        change = f"it {runs} instead of {runs_as_asked}"
+    else:
+        change = f"it {starts} and {runs}; on {asked.nodes} it {starts_as_asked} and runs "
+        change += runs_as_asked
+    which = f"nimo: {size} would be better for this job than {asked.nodes}"
+    return f"{which}: {change}; {decision.reason.text}"
 
 
 #: Problems that the verdict tells already.
@@ -399,24 +406,41 @@ def unused_gpus_text(request: Request, table: PredictionTable) -> str:
     )
 
 
-def short_of(case: Situation, option: Option | None, written: Change | None) -> str:
-    """Line for a user whose job asks for less than its runs took or needed; else empty.
+def short_of(case: Situation, option: Option | None, written: Change | None) -> list[str]:
+    """Lines for a user whose job asks for less time or memory than its runs took or needed.
 
-    Time: less than nine in ten runs took, by a reliable prediction.  Memory: less than one needed.
+    A limit that ended the last runs goes before what one of them took.
 
     option: the count that the job gets; None: unknown.
     written: what is written into it.
     """
-    table, minutes = case.table, written.time_limit if written else None
-    if table is None or option is None or not _is_own_runs(case, table):
+    table = case.table
+    if table is None:
+        return []
+    reached = limit_reached(case, option.nodes if option else None, written)
+    ended = table.limit_reached.state if table.limit_reached and reached else None
+    time = memory = reached
+    if ended != JobState.TIMEOUT:
+        time = _time_below_runs(case, table, option, written)
+    if ended != JobState.OUT_OF_MEMORY:
+        beyond = _memory_beyond(case, table, option.nodes) if option else ""
+        memory = f"nimo: its {beyond}" if beyond else ""
+    return [line for line in (time, memory) if line]
+
+
+def _time_below_runs(
+    case: Situation, table: PredictionTable, option: Option | None, written: Change | None
+) -> str:
+    """Line about a limit that nine in ten runs exceed, by a reliable prediction; else empty."""
+    if option is None or not _is_own_runs(case, table):
         return ""
+    minutes = written.time_limit if written else None
     limit_s = 60.0 * minutes if minutes else case.request.asked_limit_s or inf
     predicted = option.prediction
-    if verdict_at(table, option.nodes) is Verdict.RELIABLE and limit_s < predicted.low_s:
-        takes = duration_range(predicted.low_s, predicted.high_s)
-        return f"nimo: such runs take {takes}, and the time limit is {duration_text(limit_s)}"
-    beyond = _memory_beyond(case, table, option.nodes)
-    return f"nimo: its {beyond}" if beyond else ""
+    if verdict_at(table, option.nodes) is not Verdict.RELIABLE or limit_s >= predicted.low_s:
+        return ""
+    takes = duration_range(predicted.low_s, predicted.high_s)
+    return f"nimo: such runs take {takes}, and the time limit is {duration_text(limit_s)}"
 
 
 def _memory_beyond(case: Situation, table: PredictionTable, nodes: int) -> str:

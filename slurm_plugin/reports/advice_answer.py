@@ -11,8 +11,6 @@ from slurm_plugin.text import formatting as fmt
 
 #: Sentences below the lines to paste; ``-v`` shows all.
 _MOST_SENTENCES = 2
-#: A job that waits no longer starts at once: Slurm itself looks at its queue as often.
-_AT_ONCE_S = 60.0
 #: Verdicts on a run time, but for the best.
 _DOUBTS = {"doubtful": "doubtful", "refused": "unreliable"}
 #: Sentences that say no more.
@@ -117,12 +115,7 @@ def _share(confidence: float) -> str:
 
 
 def _starts(row: Row) -> str:
-    if row.wait_s is None:
-        return ""
-    if row.wait_s <= _AT_ONCE_S:
-        return "; starts at once"
-    about = "within" if row.wait_bound else "in about"
-    return f"; starts {about} {duration_text(row.wait_s)}"
+    return "" if row.wait_s is None else f"; {fmt.starts_text(row.wait_s, bound=row.wait_bound)}"
 
 
 def _that_matter(advice: Advice) -> Iterator[str]:

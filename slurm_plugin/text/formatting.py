@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from unicodedata import combining, east_asian_width
 
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.text.local_time import local_moment
 
 #: How an application was recognised, in words.
@@ -113,6 +114,24 @@ def percent(share: float | None, digits: int = 0) -> str:
     '26 %'
     """
     return "-" if share is None else f"{100 * share:.{digits}f} %"
+
+
+#: A job that waits no longer starts at once: Slurm itself looks at its queue as often.
+_AT_ONCE_S = 60.0
+
+
+def starts_text(wait_s: float, *, bound: bool = False) -> str:
+    """Say when a job starts that waits so long.
+
+    bound: it waits that long at most.
+
+    >>> starts_text(3.0), starts_text(7200.0), starts_text(7200.0, bound=True)
+    ('starts at once', 'starts in about 2 h', 'starts within 2 h')
+    """
+    if wait_s <= _AT_ONCE_S:
+        return "starts at once"
+    about = "within" if bound else "in about"
+    return f"starts {about} {duration_text(wait_s)}"
 
 
 def hours(value: float) -> str:

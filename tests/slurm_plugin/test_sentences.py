@@ -150,23 +150,23 @@ def test_a_limit_that_such_runs_surely_reach_is_named_at_submission():
     row = at(learned, 8)
     takes = duration_range(row.low_s, row.high_s)
     said = short_of(learned, asked_limit_s=60.0)
-    assert said == f"nimo: such runs take {takes}, and the time limit is 1 min"
-    assert short_of(learned, asked_limit_s=row.low_s) == ""
-    assert short_of(learned, Change(time_limit=600), asked_limit_s=60.0) == ""
-    assert short_of(table(owner="bob"), asked_limit_s=60.0) == ""
-    assert short_of(table(owner="alice", verdict=Verdict.DOUBTFUL), asked_limit_s=60.0) == ""
-    assert short_of(table(owner="alice", kind=JobKind.SESSION), asked_limit_s=60.0) == ""
+    assert said == [f"nimo: such runs take {takes}, and the time limit is 1 min"]
+    assert short_of(learned, asked_limit_s=row.low_s) == []
+    assert short_of(learned, Change(time_limit=600), asked_limit_s=60.0) == []
+    assert short_of(table(owner="bob"), asked_limit_s=60.0) == []
+    assert short_of(table(owner="alice", verdict=Verdict.DOUBTFUL), asked_limit_s=60.0) == []
+    assert short_of(table(owner="alice", kind=JobKind.SESSION), asked_limit_s=60.0) == []
 
 
 def test_memory_that_runs_needed_more_than_is_named_at_submission():
     learned = table(owner="alice", memory=(Memory(8, 158 * 2**20),))
     said = short_of(learned, mem_node_bytes=80 * 2**20)
-    assert said == "nimo: its runs needed up to 158M on a node, and it asks for 80M"
-    assert short_of(learned, mem_node_bytes=158 * 2**20) == ""
-    assert short_of(learned) == ""
-    assert short_of(learned, low=4, high=4, mem_node_bytes=80 * 2**20) == ""
+    assert said == ["nimo: its runs needed up to 158M on a node, and it asks for 80M"]
+    assert short_of(learned, mem_node_bytes=158 * 2**20) == []
+    assert short_of(learned) == []
+    assert short_of(learned, low=4, high=4, mem_node_bytes=80 * 2**20) == []
     ended = table(owner="alice", memory=(Memory(8, UNBOUNDED),))
-    assert short_of(ended, mem_node_bytes=80 * 2**20) == ""
+    assert short_of(ended, mem_node_bytes=80 * 2**20) == []
 
 
 @pytest.mark.parametrize("mib", [10, 80, 157, 158, 400])

@@ -64,7 +64,7 @@ def test_only_the_owner_is_told_of_work_that_ends_by_itself():
 
 def test_sbatch_tells_of_runs_in_a_row_and_advice_of_all_before_the_rest():
     known = table(failures=FIVE)
-    assert submit(advisor(tables=[known]))[0].message.splitlines()[-1] == f"nimo: {TEXT}"
+    assert submit(advisor(tables=[known]))[0].message.splitlines()[0] == f"nimo: {TEXT}"
     some = table(failures=replace(FIVE, runs=1))
     assert "failed" not in submit(advisor(tables=[some]))[0].message
     assert submit(advisor(mode=Mode.OBSERVE, tables=[known]))[0].message == ""

@@ -1,0 +1,127 @@
+"""What sbatch prints as a whole: nothing where nothing changed, what stands against a job first."""
+
+import re
+from itertools import product
+
+import pytest
+
+from predictor.facts import Failures, LimitReached
+from predictor.memory import Memory
+from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.slurm.node_pool import profile
+from tests.slurm_plugin.decision.submitting import advisor, submit
+from tests.slurm_plugin.made import NOW, cluster, job, partition, table
+from tests.slurm_plugin.reports.test_whole_answers import SAME_ENDS
+
+_MIB = 2**20
+_FAILURES = Failures(5, 5, 20, 3.0, 3.2, 2, 299)
+_FAILED = "nimo: the last 5 runs failed after 3 s (exit 2); the last output was in slurm-299.out\n"
+_BETTER = """\
+nimo: --nodes=10 would be better for this job than 16: it runs 7.7 min instead of 5.4 min; \
+this count costs least: wait, run time and the delay of queued jobs
+"""
+_ON_TEN = "nimo: this job runs on 10 nodes instead of 16\n"
+_SHORT = "nimo: such runs take 15 to 18 min, and the time limit is 5 min\n"
+_REACHED = """\
+nimo: the last 3 runs of this job reached their time limit of 10 min; ask for --time=00:19:00
+"""
+_LITTLE = "nimo: its runs needed up to 158M on a node, and it asks for 80M\n"
+_NO_MEMORY = "nimo: the last 3 runs of this job ran out of memory with 158M; ask for --mem=316M\n"
+_NEEDED = tuple(Memory(nodes, 158 * _MIB) for nodes in (1, 4))
+_IDLE = cluster(partition(queue=0))
+
+#: By what came of earlier runs.
+RUNS = {
+    "that ended well": {},
+    "that failed": {"failures": _FAILURES},
+    "that reached their limit": {"limit_reached": LimitReached("TIMEOUT", 3, 600.0)},
+    "that ran out of memory": {
+        "limit_reached": LimitReached("OUT_OF_MEMORY", 3, float(158 * _MIB))
+    },
+    "that needed memory": {"memory": _NEEDED},
+    "that failed, reached their limit and needed memory": {
+        "failures": _FAILURES,
+        "limit_reached": LimitReached("TIMEOUT", 3, 600.0),
+        "memory": _NEEDED,
+    },
+}
+#: By what the job asks for.
+JOBS = {
+    "a range": {},
+    "one count": {"min_nodes": 4, "max_nodes": 4, "time_limit": 600},
+    "too little": {"min_nodes": 4, "max_nodes": 4, "time_limit": 5, "min_mem_per_node": 80},
+}
+#: By runs and job: all that is printed where jobs are changed, and where they are only advised.
+LINES = {
+    ("that ended well", "a range"): (_ON_TEN, _BETTER),
+    ("that ended well", "one count"): ("", ""),
+    ("that ended well", "too little"): (_SHORT, _SHORT),
+    ("that failed", "a range"): (_FAILED + _ON_TEN, _FAILED + _BETTER),
+    ("that failed", "one count"): (_FAILED, _FAILED),
+    ("that failed", "too little"): (_FAILED + _SHORT, _FAILED + _SHORT),
+    ("that reached their limit", "a range"): (_ON_TEN, _BETTER),
+    ("that reached their limit", "one count"): ("", ""),
+    ("that reached their limit", "too little"): (_REACHED, _REACHED),
+    ("that ran out of memory", "a range"): (_ON_TEN, _BETTER),
+    ("that ran out of memory", "one count"): ("", ""),
+    ("that ran out of memory", "too little"): (_SHORT + _NO_MEMORY, _SHORT + _NO_MEMORY),
+    ("that needed memory", "a range"): (_ON_TEN, _BETTER),
+    ("that needed memory", "one count"): ("", ""),
+    ("that needed memory", "too little"): (_SHORT + _LITTLE, _SHORT + _LITTLE),
+    ("that failed, reached their limit and needed memory", "a range"): (
+        _FAILED + _ON_TEN,
+        _FAILED + _BETTER,
+    ),
+    ("that failed, reached their limit and needed memory", "one count"): (_FAILED, _FAILED),
+    ("that failed, reached their limit and needed memory", "too little"): (
+        _FAILED + _REACHED + _LITTLE,
+        _FAILED + _REACHED + _LITTLE,
+    ),
+}
+SITUATIONS = list(product(RUNS, JOBS))
+
+
+def answered(runs, asked, mode, **learned):
+    known = table(**{**RUNS[runs], **learned})
+    return submit(advisor(mode=mode, tables=[known], look=_IDLE), job(**JOBS[asked]))[0]
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=" / ".join)
+def test_all_that_sbatch_prints(situation):
+    changed, advised = LINES[situation]
+    assert answered(*situation, Mode.ENFORCE).message == changed.removesuffix("\n")
+    assert answered(*situation, Mode.ADVISE).message == advised.removesuffix("\n")
+    assert answered(*situation, Mode.OBSERVE).message == ""
+
+
+@pytest.mark.parametrize("runs", RUNS)
+def test_a_serial_job_is_told_all_that_matters_too(runs):
+    serial = {"nodes": (1,), "observed": (1,), "one_cpu": True}
+    known = table(lambda _: 1000.0, **RUNS[runs], **serial)
+    asked = job(max_nodes=1, time_limit=5, min_mem_per_node=80)
+    for mode in (Mode.ENFORCE, Mode.ADVISE):
+        said = submit(advisor(mode=mode, tables=[known], look=_IDLE), asked)[0].message
+        assert said == LINES[runs, "too little"][0].removesuffix("\n")
+
+
+@pytest.mark.parametrize("mode", [Mode.ENFORCE, Mode.ADVISE])
+@pytest.mark.parametrize("situation", SITUATIONS, ids=" / ".join)
+def test_each_line_is_one_plain_sentence(situation, mode):
+    for line in answered(*situation, mode).message.splitlines():
+        assert line.startswith("nimo: ")
+        assert len(line.split()) <= 32, line
+        assert not re.search(SAME_ENDS, line), line
+        assert not re.search(r"\b0 s\b|\bNone\b|\bnan\b|\binf\b", line), line
+        assert not re.search(r"(?<![/\w-])[a-z]+_[a-z_]+\b", line), line
+
+
+def test_a_better_count_says_when_it_starts_where_the_request_starts_at_another_time():
+    needed = (Memory(1, 3072 * _MIB), Memory(4, 768 * _MIB))
+    look = cluster(partition(profile([(NOW, 1), (NOW + 900, 32)])))
+    made = advisor(mode=Mode.ADVISE, tables=[table(memory=needed)], look=look)
+    said = submit(made, job(max_nodes=4, min_mem_per_node=1024))[0].message
+    assert said == (
+        "nimo: --nodes=4 would be better for this job than 1: it starts within 15 min and runs "
+        "17 min; on 1 it starts at once and runs 1 h; runs on the count that it would get had too "
+        "little memory"
+    )
