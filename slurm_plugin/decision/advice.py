@@ -22,6 +22,7 @@ from slurm_plugin.decision.advised_count import settled, weighed
 from slurm_plugin.decision.allowed_counts import is_own_work, is_serial, is_supported
 from slurm_plugin.decision.array_end import tasks_text
 from slurm_plugin.decision.failures import failures_text
+from slurm_plugin.decision.first_run import describe_first_run
 from slurm_plugin.decision.levers import deadline
 from slurm_plugin.decision.limit_advice import LimitBasis, basis_of, limits_to_ask, reservation_text
 from slurm_plugin.decision.memory_need import memory_needed, memory_to_ask
@@ -127,8 +128,8 @@ def advice_of(case: Situation, *, others: Callable[[], Sequence[Supply]] = tuple
         high,
     )
     advice.asked = base.nodes if base else None
-    if base and not advice.limit_text and not table.is_guess and table.kind is JobKind.WORK:
-        advice.limit_text = messages.short_limit(base.prediction, request)
+    guess = next(iter(options), None) if table.is_guess else None
+    _say_of_limit(advice, table, request, base or guess)
     texts = (
         tasks_text(case.request, (best or base) if own_work else None, queue, now_s=case.now_s),
         advice.size_text,
@@ -388,6 +389,19 @@ def _recommend(advice: Advice, nodes: int, case: Situation, margin: float) -> No
             advice.size_text = f"{tasks} tasks with {each} CPUs each have {tasks * each} CPUs."
     advice.script_text = messages.script_text(case.request, table, nodes)
     advice.memory_directive = _memory_directive(case, table, nodes, margin)
+
+
+def _say_of_limit(
+    advice: Advice, table: PredictionTable, request: Request, shown: Option | None
+) -> None:
+    """Say whether the time limit of a job holds what is predicted, and of a guess how to learn.
+
+    shown: on the count that is asked for; None: nothing is predicted there.
+    """
+    if table.is_guess:
+        describe_first_run(advice, request, shown)
+    elif shown and not advice.limit_text and table.kind is JobKind.WORK:
+        advice.limit_text = messages.short_limit(shown.prediction, request)
 
 
 def _memory_directive(case: Situation, table: PredictionTable, size: int, margin: float) -> str:

@@ -317,7 +317,7 @@ _OPENINGS = {
     Verdict.DOUBTFUL: "The prediction is doubtful",
     Verdict.REFUSED: "There are too few runs for a prediction",
 }
-_GUESSED = {"name": "your jobs of this name", "user": "all your jobs"}
+_GUESSED = {"name": "your jobs of this name with another command", "user": "all your jobs"}
 
 
 def guessed_from(table: PredictionTable) -> str:

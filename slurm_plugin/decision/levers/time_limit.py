@@ -3,15 +3,18 @@
 It goes with the chosen count, also where the count stays.
 """
 
+from math import inf
+
 from predictor.application.request import for_request
 from predictor.prediction_table import PredictionTable
-from predictor.table import verdict_at
+from predictor.table import longest, verdict_at
 from sacct_ingest.text.durations import slurm_time
 from sacct_ingest.text.tag import Tag
 from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.decision.adjustment import Adjustment
-from slurm_plugin.decision.allowed_counts import trusted
+from slurm_plugin.decision.allowed_counts import is_own_work, trusted
 from slurm_plugin.decision.levers.lever import Lever, Surroundings, TagWord
+from slurm_plugin.decision.limit_advice import basis_of
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.time_limits import TimeLimits
@@ -77,11 +80,22 @@ def _unsure(case: Situation, decided: Decision) -> str:
     for n in counts:
         if n not in sure:
             where = f"{request.unit.counted(n)} is {verdict_at(table, n).value}"
-            return f"the prediction on {where}{_details(table, n)}"
+            limit = _limit_by_hand(case, decided, table, n)
+            return f"the prediction on {where}{_details(table, n)}{limit}"
     if not table.tails:
         runs = "one run does" if table.runs == 1 else f"{table.runs} runs do"
         return f"its {runs} not say how long the longest take"
     return ""
+
+
+def _limit_by_hand(case: Situation, decided: Decision, table: PredictionTable, nodes: int) -> str:
+    """Name the limit to ask for where runs differ too much for one to be set; empty: none does."""
+    basis = basis_of(case, decided, table)
+    own = is_own_work(table, case.request.resources.user_name)
+    limits = basis.to_ask(nodes) if own and basis.speaks else None
+    if limits is None or not (longest(table, nodes) or inf) <= limits.limit_s < basis.own_s:
+        return ""
+    return f", though --time={slurm_time(limits.limit_s)} would hold all its runs"
 
 
 def _details(table: PredictionTable, nodes: int) -> str:

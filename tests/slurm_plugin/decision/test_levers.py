@@ -1,10 +1,12 @@
 """Levers: each writes fields of its own, as the mode permits, and none leans on another."""
 
 from collections import Counter
+from dataclasses import replace
 
 import msgspec
 import pytest
 
+from predictor.facts import Longest
 from predictor.problems import Problem
 from predictor.types import Verdict
 from slurm_plugin.config.setting_types import Mode, SoftUse
@@ -121,6 +123,21 @@ def test_of_a_count_that_ran_no_other_counts_are_called_missing():
         "nimo: time=set changes nothing: the prediction on 4 nodes is doubtful; "
         "it takes enough of your own runs for a reliable prediction"
     )
+
+
+def test_runs_that_differ_too_much_to_set_a_limit_have_one_to_ask_for():
+    """Their user reads which limit would hold them all, and it does."""
+    seen = (Longest(4, 240.0),)
+    own = {"nodes": (4,), "observed": (4,), "owner": "alice", "longest": seen}
+    made = table(lambda _: 200.0, verdict=Verdict.DOUBTFUL, **own)
+    asked = {"comment": "nimo:time=set", "min_nodes": 4, "max_nodes": 4}
+    answer, _ = submit(advisor(tables=[made]), job(**asked, time_limit=600))
+    assert "doubtful, though --time=00:30:00 would hold all its runs; it takes" in answer.message
+    answer, _ = submit(advisor(tables=[made]), job(**asked, time_limit=5))
+    assert "would hold" not in answer.message
+    others = replace(made, owner="bob")
+    answer, _ = submit(advisor(tables=[others]), job(**asked, time_limit=600))
+    assert "would hold" not in answer.message
 
 
 def test_a_lever_refuses_a_job_in_words(monkeypatch):

@@ -66,6 +66,8 @@ def test_with_permission_others_jobs_make_a_guess_without_names(tmp_path):
 WITH_OTHERS = """\
 About 9.1 min on 2 nodes (9 of 10 runs: 4.3 min to 1 h); low confidence: based
 on jobs of 3 other users, not on this application.
+
+Its time limit of 1 h may be short: some such jobs take all of it.
 """
 
 
@@ -79,6 +81,8 @@ def test_own_jobs_make_a_guess_whatever_the_site_allows(tmp_path):
 WITH_OWN = """\
 About 5 min on 2 nodes (9 of 10 runs: 2.9 to 7.8 min); low confidence: based on
 12 of your other jobs, not on this application.
+
+Keep its time limit of 1 h for the first run: its runs will say which is enough.
 """
 
 
@@ -88,6 +92,16 @@ def test_a_range_is_guessed_on_its_most_nodes_in_one_row(tmp_path):
     printed = said(folder, "-v", "-N", "1-8")
     assert printed.startswith("About 5 min on 8 nodes (9 of 10 runs: 2.9 to 8.6 min); low")
     assert list(rows(folder, "--config=nimo.yaml", "-N", "1-8", "-t", "60", "app.sh")) == [8]
+
+
+def test_a_first_run_hears_whether_its_limit_leaves_room_and_how_its_size_is_learnt(tmp_path):
+    folder = site(tmp_path, jobs("ada", 12, 300), "own")
+    roomy = " ".join(said(folder, "-N", "1-8").split())
+    assert "Keep its time limit of 1 h for the first run" in roomy
+    assert "No run shows yet what is best of 1 to 8 nodes: 'nimo scale' tries several" in roomy
+    short = " ".join(said(folder, "-N", "2", "-t", "4").split())
+    assert "Its time limit of 4 min may be short: some such jobs take all of it." in short
+    assert "what is best of" not in short
 
 
 def test_two_other_users_are_too_few(tmp_path):
