@@ -116,7 +116,8 @@ def advice_of(case: Situation, *, others: Callable[[], Sequence[Supply]] = tuple
                 option,
                 table,
                 base,
-                _limits(option, of_best if option is best else basis, own_work=own_work),
+                of_best if option is best else basis,
+                own_work=own_work,
                 best=advice.nodes,
                 waits=fresh and request.begin_known,
             )
@@ -196,10 +197,6 @@ def _name_limit(
         reserved = reservation_text(case, queue, nodes, basis.own_s, limits)
         each = "It belongs into each component." if case.request.fixed is Reason.HET else ""
         advice.time_text = " ".join(filter(None, (each, basis.text(nodes, limits), reserved)))
-
-
-def _limits(option: Option, basis: LimitBasis, *, own_work: bool) -> TimeLimits | None:
-    return limits_to_ask(option, basis) if own_work else None
 
 
 def _put_limit(advice: Advice, limits: TimeLimits | None, case: Situation) -> None:
@@ -434,11 +431,13 @@ def _row(
     option: Option,
     table: PredictionTable,
     asked: Option | None,
-    limits: TimeLimits | None,
+    basis: LimitBasis,
     *,
+    own_work: bool,
     best: int | None,
     waits: bool,
 ) -> Row:
+    limits = limits_to_ask(option, basis) if own_work else None
     supported = is_supported(table, option.nodes)
     later = end_differences(table, option, asked) if asked and supported else []
     at_most = later[int(SURE * len(later)) - 1] if later else inf
@@ -463,6 +462,7 @@ def _row(
         **_outlook(option, one) if waits else {},
         limit_s=limits.limit_s if limits else None,
         time_min_s=limits.least_s if limits else None,
+        keeps_limit=own_work and limits is None and basis.keeps(option.nodes),
         meets_deadline=option.meets_deadline,
     )
 

@@ -108,11 +108,23 @@ class LimitBasis:
         limits = self.on(nodes) if covers(self.any_limit, nodes) else None
         if limits is None or limits.limit_s == self.own_s:
             return None
+        too_short = self._is_too_short(nodes)
+        longer = too_short and self.least_s(nodes) <= self.most_s
+        return limits if longer or is_worthwhile(limits.limit_s, self.own_s) else None
+
+    def keeps(self, nodes: int) -> bool:
+        """Whether the limit that the job asks for does for a run, and no better one is known."""
+        if self.own_s == inf or not self.speaks or not covers(self.any_limit, nodes):
+            return False
+        if self.on(nodes) is None or self._is_too_short(nodes):
+            return False
+        return self.to_ask(nodes) is None
+
+    def _is_too_short(self, nodes: int) -> bool:
+        """Whether a run may need more than the job asks for."""
         least_s = self.least_s(nodes)
         fewer = nodes < self.table.asked
-        too_short = self.own_s < (least_s if fewer else min(least_s, at(self.table, nodes).high_s))
-        longer = too_short and least_s <= self.most_s
-        return limits if longer or is_worthwhile(limits.limit_s, self.own_s) else None
+        return self.own_s < (least_s if fewer else min(least_s, at(self.table, nodes).high_s))
 
     def text(self, nodes: int, limits: TimeLimits) -> str:
         """Say how sure a limit is, and what keeps it from being shorter."""

@@ -34,8 +34,11 @@ class Row:
     observed: bool = False
     recommended: bool = False
     meets_deadline: bool | None = None
-    limit_s: float | None = None  #: time limit to ask for, whole minutes; None: keep one's own
+    limit_s: float | None = (
+        None  #: time limit to ask for, whole minutes; None: none is, see ``keeps_limit``
+    )
     time_min_s: float | None = None  #: ``--time-min`` to go with it
+    keeps_limit: bool = False  #: the limit that is asked for does, and no better one is known
     wait_low_s: float | None = None  #: nine in ten wait so long at least ...
     wait_high_s: float | None = None  #: ... and at most; None: it follows from time limits
     end_s: float | None = None  #: seconds from now on, as for the wait

@@ -38,12 +38,14 @@ def answer(advice: Advice, *, every_sentence: bool = False, width: int | None = 
     lines = lines_to_paste(advice)
     headline = _headline(advice, ends=" Ask for:" if lines else "", width=width)
     matters = [one for one in _that_matter(advice) if one]
-    others = [one for one in _others(advice) if one]
+    others = list(dict.fromkeys(one for one in _others(advice) if one))
     if every_sentence and advice.rows and advice.verdict_text not in [*matters, *others]:
         others.append(advice.verdict_text)
     if advice.guess and advice.rows and not every_sentence:
         others = []  # a guess is one sentence
-    room = len(others) if every_sentence else max(_MOST_SENTENCES - len(matters), 0)
+    # Whoever reads of a doubt is told its reason, whatever else there is to say.
+    least = 1 if advice.rows and advice.verdict in _DOUBTS else 0
+    room = len(others) if every_sentence else max(_MOST_SENTENCES - len(matters), least)
     later = "\n".join(filter(None, (advice.begin_text, advice.begin_directive)))
     said = "\n".join([*matters, *others[:room]])
     return "\n\n".join(filter(None, ("\n".join([headline, *lines]), said, later)))
@@ -137,7 +139,7 @@ def _others(advice: Advice) -> Iterator[str]:
     sure = advice.verdict == "reliable"
     if not sure:
         verdict = advice.verdict_text if advice.rows else ""
-        yield _doubt(advice) or _beside_headline(verdict)
+        yield _doubt(advice) or _beside_headline(verdict) or _reason(advice)
     if not advice.directive:
         yield _reason(advice)
     yield _change(advice)

@@ -268,6 +268,13 @@ def _limit(name: str, title: str, worth: int = cols.ON_REQUEST) -> cols.Column:
     return cols.Column(name, title, as_text=cols.LIMIT, worth=worth)
 
 
+def _limit_text(row: Row) -> str:
+    """Write the limit to ask for, or that the job's own one does."""
+    if row.limit_s is None:
+        return "own" if row.keeps_limit else "-"
+    return cols.LIMIT(row.limit_s)
+
+
 def _columns(advice: Advice, now_s: float) -> list[cols.Column]:
     """Columns of the table of node counts; those without anything to say only on request."""
 
@@ -365,8 +372,22 @@ def _columns(advice: Advice, now_s: float) -> list[cols.Column]:
             as_text=_if("made", "missed"),
             worth=if_any(8, there=dated),
         ),
-        _limit("limit_s", "limit", if_any(5, there=any(row.limit_s for row in advice.rows))),
+        cols.Column(
+            "limit_s",
+            "limit",
+            as_text=cols.LIMIT,
+            show=_limit_text,
+            worth=if_any(5, there=any(row.limit_s for row in advice.rows)),
+            meaning="time limit to ask for; own: the limit that is asked for does",
+        ),
         _limit("time_min_s", "time-min"),
+        cols.Column(
+            "keeps_limit",
+            "keeps limit",
+            as_text=cols.YES,
+            worth=cols.ON_REQUEST,
+            meaning="1: the limit that is asked for does, and no better one is known",
+        ),
         cols.Column(
             "observed",
             "",

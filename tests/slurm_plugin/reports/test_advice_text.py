@@ -171,7 +171,7 @@ def test_without_anything_to_paste_the_answer_is_about_what_is_asked_for():
     assert second == "It asks for one count."
 
 
-def test_two_sentences_are_printed_and_all_with_verbose():
+def test_two_sentences_and_the_reason_of_a_doubt_are_printed_and_all_with_verbose():
     given = {
         "comment_text": "The tag has a fault.",
         "limit_text": "Two of three runs reached the limit.",
@@ -179,7 +179,10 @@ def test_two_sentences_are_printed_and_all_with_verbose():
         "verdict": "doubtful",
     }
     brief = advised(advice(**given), now_s=0).split("\n\n")
-    assert brief[1] == "The tag has a fault.\nTwo of three runs reached the limit."
+    matters = "The tag has a fault.\nTwo of three runs reached the limit."
+    assert brief[1] == f"{matters}\nA new place."
+    sure = advised(advice(**given | {"verdict": "reliable"}), now_s=0).split("\n\n")
+    assert sure[1] == matters
     every = advised(advice(**given), now_s=0, verbose=True).split("\n\n")
     assert every[1].splitlines()[2:4] == ["A new place.", "6 nodes end first."]
 
