@@ -1,5 +1,6 @@
-"""YAML files into typed structures; errors name file, place and fix."""
+"""YAML and JSON files into typed structures; errors name file, place and fix."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
@@ -14,6 +15,7 @@ from sacct_ingest.errors import ConfigError
 from slurm_plugin.text.formatting import did_you_mean
 
 _Made = TypeVar("_Made")
+_DEEP = "its values are nested too deeply to be read"
 
 
 def read_text(path: Path) -> str:
@@ -37,6 +39,38 @@ def load_yaml(text: str, *, name: str) -> Any:
         problem = getattr(error, "problem", None)
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise ConfigError(f"{name}: {place}{problem or 'not YAML'}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{name}: {_DEEP}") from error
+
+
+def load_json(text: str | bytes, *, name: str) -> Any:
+    """Read the text of a file called ``name``.
+
+    Raises ConfigError: it is not JSON, or has a key twice.
+    """
+    twice: list[tuple[dict[str, Any], str]] = []
+
+    def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            keys = [key for key, _ in pairs]
+            twice.append((made, next(key for key in keys if keys.count(key) > 1)))
+        return made
+
+    try:
+        msgspec.json.decode(text)  # stricter than what follows
+        document = json.loads(text, object_pairs_hook=mapping)
+    except RecursionError as error:
+        raise ConfigError(f"{name}: {_DEEP}") from error
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from error
+    if twice:
+        # Of mappings within each other the outer one is the last, and no other has replaced it.
+        held, key = twice[-1]
+        path = next(path for path, part in _parts(document, "") if part is held)
+        place = f"{path}.{key}".lstrip(".")
+        raise ConfigError(f"{name}: {place}: it is given twice")
+    return document
 
 
 def convert(data: Any, kind: type[_Made], *, name: str, at: str = "") -> _Made:
@@ -48,6 +82,17 @@ def convert(data: Any, kind: type[_Made], *, name: str, at: str = "") -> _Made:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{name}: {_explain(str(error), data, kind, at)}") from error
+
+
+def _parts(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Give all that a document holds, and where."""
+    yield path, value
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from _parts(part, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from _parts(part, f"{path}[{index}]")
 
 
 class Loader(yaml.SafeLoader):

@@ -19,6 +19,7 @@ from predictor.forecasts.transfer_time import LEVEL, TransferTime
 from predictor.prediction_table import PredictionTable
 from predictor.types import Verdict
 from sacct_ingest.errors import ConfigError, NoHistory
+from slurm_plugin.config.yaml_text import convert, load_json
 from slurm_plugin.experiments.learn.description import JournalFile
 from slurm_plugin.experiments.plan.workflow import PlanSite, Task, Workflow, link_ends
 
@@ -402,14 +403,27 @@ def _fit(path: FilePath) -> OccupancyFit:
     from slurm_plugin.experiments.learn import proposers  # noqa: PLC0415
 
     try:
-        rows = msgspec.json.decode(path.read_bytes(), type=list[SampleText] | JournalFile)
-        if isinstance(rows, JournalFile):
-            return proposers.fit(rows.trials, rows.model)
-        return OccupancyModel().fit([row.sample() for row in rows])
+        data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (msgspec.DecodeError, ValueError) as error:
+    document = load_json(data, name=str(path))
+    try:
+        if isinstance(document, dict):
+            journal = convert(document, JournalFile, name=str(path))
+            return proposers.fit(journal.trials, journal.model)
+        rows = convert(document, tuple[SampleText, ...], name=str(path))
+        samples = [_sample(row, f"[{index}]") for index, row in enumerate(rows)]
+        return OccupancyModel().fit(samples)
+    except ValueError as error:
         raise ConfigError(f"{path}: {error}") from error
+
+
+def _sample(row: SampleText, place: str) -> Sample:
+    """Give a run of a file. Raises ValueError: a value is outside its range; it names the place."""
+    try:
+        return row.sample()
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
 
 
 def _of_table(table: PredictionTable | None, nodes: int, group: str) -> TaskEstimate | None:

@@ -7,14 +7,13 @@ Systems 128, 2022.
 
 import re
 from collections.abc import Sequence
-from typing import TypeVar
 
 import msgspec
 
 from sacct_ingest.errors import ConfigError
+from slurm_plugin.config.yaml_text import convert, load_json
 from slurm_plugin.experiments.plan.foreign import ForeignTask, ForeignWorkflow
 
-_Made = TypeVar("_Made")
 #: Shortest run time that a task is planned with, seconds.
 _LEAST_S = 0.001
 _SPLIT = ("1.5", "1.6")  #: versions that part what is to be run from how it ran
@@ -131,20 +130,14 @@ def read(text: str, *, name: str) -> ForeignWorkflow:
     text: of the file called ``name``.
     Raises ConfigError: it is none; the text names the place.
     """
-    version = _decoded(text, _Version, name).schemaVersion
+    document = load_json(text, name=name)
+    version = convert(document, _Version, name=name).schemaVersion
     if version in _SPLIT:
-        return _of_parts(_decoded(text, _Instance, name))
+        return _of_parts(convert(document, _Instance, name=name))
     if version in _WHOLE:
-        return _of_whole(_decoded(text, _WholeInstance, name))
+        return _of_whole(convert(document, _WholeInstance, name=name))
     known = ", ".join((*_WHOLE, *_SPLIT))
     raise ConfigError(f"{name}: schemaVersion: {version!r} is none of {known}")
-
-
-def _decoded(text: str, kind: type[_Made], name: str) -> _Made:
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except msgspec.DecodeError as error:
-        raise ConfigError(f"{name}: {error}") from error
 
 
 def _of_parts(instance: _Instance) -> ForeignWorkflow:

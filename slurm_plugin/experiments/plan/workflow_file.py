@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sacct_ingest.errors import ConfigError
 from sacct_ingest.text.slurm_text import parse_size
-from slurm_plugin.config.yaml_text import convert, load_yaml, read_text
+from slurm_plugin.config.yaml_text import convert, load_json, load_yaml, read_text
 from slurm_plugin.experiments.plan import engine_dags, foreign, wfcommons, workflow
 
 _Made = TypeVar("_Made")
@@ -102,9 +102,10 @@ def parse(text: str, *, name: str) -> workflow.Workflow:
 def _decoded(text: str, name: str) -> Any:
     """Read JSON, as a workflow of another system is passed on, or YAML, to which 1e-5 is text."""
     try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
         return load_yaml(text, name=name)
+    return load_json(text, name=name)
 
 
 def _section(name: str, section: str, document: WorkflowText | foreign.SiteText) -> dict[str, Any]:
@@ -147,7 +148,7 @@ def _read(name: str, at: str, key: str, entry: Any, kind: type[_Made]) -> _Made:
         # A single one is that of the fewest nodes.
         value = given["run_time"]
         low = given.get("nodes", (1,))[0]
-        table = value if isinstance(value, dict) else {low: value}
+        table = _with_counts(value) if isinstance(value, dict) else {low: value}
         times = convert(table, dict[int, str | float], name=name, at=f"{at}.run_time")
         given["run_time"] = {
             n: _converted(f"{where}.run_time", _seconds, time) for n, time in sorted(times.items())
@@ -156,6 +157,15 @@ def _read(name: str, at: str, key: str, entry: Any, kind: type[_Made]) -> _Made:
     if isinstance(made, workflow.PlanSite) and not made.partition:
         return replace(made, partition=key)
     return made
+
+
+def _with_counts(table: dict[object, object]) -> dict[object, object]:
+    """Give a table by numbers; the keys of JSON are texts.
+
+    >>> _with_counts({"1": 400, 2: 220})
+    {1: 400, 2: 220}
+    """
+    return {int(n) if isinstance(n, str) and n.isdecimal() else n: v for n, v in table.items()}
 
 
 def _converted(where: str, meaning: Callable[[object], Any], value: object) -> Any:

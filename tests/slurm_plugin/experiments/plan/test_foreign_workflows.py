@@ -184,7 +184,7 @@ def test_it_is_planned_as_any_other(site, capsys):
         ("wfcommons-1.5.json", "", "", [], "it has no places: name a file of storages"),
         ("wfcommons-1.5.json", '"1.5"', '"2.0"', ["site"], "schemaVersion: '2.0' is none of 1.3"),
         ("wfcommons-1.5.json", '"id": "count_2", "parents"', '"id": 2, "parents"', ["site"],
-         r"Expected `str`, got `int` - at `\$.workflow.specification.tasks\[1\].id`"),
+         r"workflow\.specification\.tasks\[1\]\.id: give text, not a whole number"),
         ("wfcommons-1.5.json", '"outputFiles": ["b.n"]', '"outputFiles": ["a.n"]', ["site"],
          "a-n is written by two tasks, count_2 and count_3"),
         ("wfcommons-1.5.json", "", "", ["site", "trace"], "only a DAG of Nextflow has a --trace"),
