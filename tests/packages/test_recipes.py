@@ -115,6 +115,18 @@ def test_spack_has_what_the_project_needs(monkeypatch):
     assert given == wanted
 
 
+def test_the_recipe_with_pip_installs_what_the_units_need():
+    extras = PROJECT["optional-dependencies"].keys()
+    needed = set()
+    for unit in (stage.PROJECT / "etc" / "systemd").glob("*.service"):
+        commands = re.findall(r"^ExecStart=\S+/nimo (\w+)", unit.read_text(), re.MULTILINE)
+        needed |= extras & {*commands}
+    assert needed == {"metrics", "web"}
+    page = (stage.PROJECT / "docs" / "install.md").read_text()
+    (installed,) = re.findall(r"/opt/nimo/bin/pip install '\.\[([\w,]+)\]' +#", page)
+    assert needed <= {*installed.split(",")}
+
+
 def test_a_release_is_published_by_the_workflow_s_identity_with_attestations():
     """So that registering the name is all that the owner has to do."""
     workflow = yaml.safe_load(WORKFLOWS["release"].read_text())
