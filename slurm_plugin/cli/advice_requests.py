@@ -39,7 +39,9 @@ def exit_status(advice: Advice) -> int:
     """Status for scripts: see the help."""
     if advice.meets_deadline is False:
         return TOO_LATE
-    return UNKNOWN if advice.nodes is None else ADVICE
+    # The components of a heterogeneous job stay: there is no count to advise, but an answer.
+    answered = advice.components and any(row.nodes == advice.asked for row in advice.rows)
+    return UNKNOWN if advice.nodes is None and not answered else ADVICE
 
 
 def answer_one(

@@ -73,6 +73,7 @@ def advice_of(case: Situation, *, others: Callable[[], Sequence[Supply]] = tuple
         verdict="unknown",
         largest=case.partition.largest if fresh and case.partition else None,
         unit=request.unit,
+        components=list(request.components),
         comment_text=printable(request.tag_fault),
         awaited_text=messages.awaited_text(request),
         limit_text=messages.beyond_partition_text(case),
@@ -106,7 +107,8 @@ def advice_of(case: Situation, *, others: Callable[[], Sequence[Supply]] = tuple
     of_best = basis_of(pasted.case, pasted.decided, pasted.table)
     queue = supply if fresh else None
     if own_work:
-        _name_limit(advice, case, of_best if best else basis, best or decided.chosen, queue)
+        limited = of_best if best else basis
+        _name_limit(advice, case, limited, best or decided.chosen, queue, submitted.request)
     _lower(advice, decided, table)
     base = next((one for one in options if one.nodes == table.asked), None)
     low, high = _shown(request, table, supply)
@@ -178,14 +180,26 @@ def may_be_pasted(case: Situation, table: PredictionTable) -> bool:
 
 
 def _name_limit(
-    advice: Advice, case: Situation, basis: LimitBasis, chosen: Option | None, queue: Supply | None
+    advice: Advice,
+    case: Situation,
+    basis: LimitBasis,
+    chosen: Option | None,
+    queue: Supply | None,
+    submitted: Request,
 ) -> None:
     """Name a limit for the count that is advised, or that the job asks for.
 
+    Where no count is advised a range stays that NIMO may not change: it has to hold on the fewest
+    nodes, too.
+
+    submitted: the job as it is.
     queue: what the partition has; None: not known.
     """
     table = basis.table
     nodes = chosen.nodes if chosen else table.asked or basis.request.asked or basis.request.low
+    if advice.nodes is None and submitted.fixed is Reason.NOT_OPTED_IN and submitted.low < nodes:
+        nodes = submitted.low
+        chosen = None
     if chosen is not None:
         limits = limits_to_ask(chosen, basis)
     elif table.kind is JobKind.WORK and basis.speaks:

@@ -143,11 +143,12 @@ def _considered(case: Situation, supply: Supply) -> Request:
         return request
     if table.is_guess:
         return replace(request, fixed=None)
-    asked = request.low
+    scheduled = choosing.as_scheduled(request, supply, now_s=case.now_s)
+    asked = scheduled or request.low
     if table.change is None:  # which says nothing of counts that it does not cover
         counts = [n for n in table.nodes if n <= supply.most and n % request.segment == 0]
         sure = scales(table, counts)
-        asked = min(sure, key=lambda n: abs(log(n / request.low)), default=request.low)
+        asked = min(sure, key=lambda n: abs(log(n / asked)), default=asked)
     return replace(request, low=1, high=supply.most, asked=asked, fixed=None)
 
 

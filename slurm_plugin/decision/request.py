@@ -95,6 +95,7 @@ class Request(CountRequest, frozen=True, kw_only=True):
     tag: Tag | None = None  #: of its comment
     tag_fault: str = ""  #: which word of it is not read
     array: str = ""  #: indexes of its tasks, as ``--array`` has them
+    components: tuple[int, ...] = ()  #: fewest nodes of each one of a heterogeneous job
     hook: int = 0  #: what the hook that asks can write, one of `HookLevel`
     name: str = ""
     work_dir: str = ""

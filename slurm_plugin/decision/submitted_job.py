@@ -72,12 +72,20 @@ def submitted(job: Job) -> dict[str, Any]:
         "tag": parse_tag(job.comment),
         "tag_fault": tag_fault(job.comment),
         "array": job.array_inx,
+        "components": _component_nodes(job),
         "hook": job.hook,
         "name": job.name,
         "work_dir": job.work_dir,
         "inputs": job.inputs,
         "script_bag": bag_of(job.script),
     }
+
+
+def _component_nodes(job: Job) -> tuple[int, ...]:
+    """Give the fewest nodes of each component of a heterogeneous job; empty: it is none."""
+    if not job.components:
+        return ()
+    return tuple(part.min_nodes or 1 for part in (job, *job.components))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

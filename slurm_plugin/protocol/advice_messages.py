@@ -131,6 +131,8 @@ class Advice:
     runs: int = 0
     rows: list[Row] = field(default_factory=list)
     nodes: int | None = None  #: the recommended count
+    #: of a heterogeneous job, which has no such count, the fewest nodes of each component
+    components: list[int] = field(default_factory=list)
     directive: str = ""  #: ``#SBATCH --nodes=4``
     memory_directive: str = ""  #: ``#SBATCH --mem=5300M``; empty: what the job asks for will do
     #: what sbatch will do with the job as it is, where that is not what is recommended

@@ -11,6 +11,7 @@ from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
 from sacct_ingest.records import Component, KeyLevel
 from sacct_ingest.scripts.job_script import parse_command_line
+from slurm_plugin.cli.advice_requests import ADVICE, UNKNOWN, exit_status
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import RawJob
 from slurm_plugin.slurm.het_jobs import joined_components
@@ -64,6 +65,8 @@ def test_ten_runs_give_a_run_time_a_limit_and_an_end_but_no_count():
     assert (advice.directive, advice.memory_directive) == ("", "")
     assert advice.time_directive.startswith("#SBATCH --time=")
     assert "each component" in advice.time_text
+    assert (advice.nodes, advice.asked, advice.components) == (None, 3, [1, 2])
+    assert exit_status(advice) == ADVICE
 
 
 @pytest.mark.parametrize(
@@ -80,6 +83,7 @@ def test_runs_of_other_components_do_not_apply(words):
     made = advisor(tables=tables((1, 1), (2, 2)))
     advice = made.advise(asked("-t", str(LIMIT), *words), now_s=NOW)
     assert (advice.verdict, advice.time_directive) == ("refused", "")
+    assert exit_status(advice) == UNKNOWN
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -3,6 +3,7 @@
 import dataclasses
 import sys
 import tracemalloc
+from random import Random
 
 import pytest
 
@@ -287,6 +288,20 @@ def test_nimo_on_opts_a_range_in_where_ranges_alone_do_not():
     assert submit(advisor(opt_in=careful), job(comment="nimo:on"))[0].action == "set"
     deaf = OptIn(node_range=False, tag=False)
     assert submit(advisor(opt_in=deaf), job(comment="nimo:on"))[1].reason == Reason.NOT_OPTED_IN
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_range_that_is_not_opted_in_is_compared_at_the_count_that_slurm_gives_it(seed):
+    """Whatever is free: rows are compared with the job as its submission would run it."""
+    rng = Random(seed)
+    low = rng.randint(1, 8)
+    request = job(min_nodes=low, max_nodes=rng.randint(low, 16))
+    free = profile([(NOW, rng.randint(0, 16)), (NOW + 3600, 32)])
+    made = advisor(opt_in=OptIn(node_range=False), look=cluster(partition(free)))
+    advice = made.advise(request, now_s=NOW)
+    _, row = submit(made, request)
+    assert row.reason in (Reason.NOT_OPTED_IN, Reason.FIXED_COUNT)
+    assert advice.asked == row.requested_nodes
 
 
 def test_who_only_asks_slurm_for_a_start_is_not_decided_on():
