@@ -22,7 +22,7 @@ from slurm_plugin.reports.pending_text import PendingAnswer, answer_of, edit_row
 from slurm_plugin.slurm import sources
 from slurm_plugin.slurm.cluster_state import RawState
 from slurm_plugin.slurm.job_edit import MOST_EDITS, Edit, offered
-from slurm_plugin.slurm.limit_reasons import BindingLimit, binding_limit, limit_reason
+from slurm_plugin.slurm.limit_reasons import BindingLimit, binding_limit, job_limit, limit_reason
 from slurm_plugin.slurm.limits import ASSOC_MGR
 from slurm_plugin.slurm.pending_edits import OwnAccess, edits_of, qos_priorities, waits_for_turn
 from slurm_plugin.slurm.pending_job import PendingJob, pending_jobs
@@ -289,7 +289,8 @@ def agreed(
 def _starts_by_itself(job: PendingJob, facts: QueueFacts) -> bool:
     if explain_reason(job, facts).ends is Ends.NEVER:
         return False
-    return waits_for_turn(job, facts) or job.reason in _BY_ITSELF
+    limited = job_limit(job.reason) is not None
+    return waits_for_turn(job, facts) or limited or job.reason in _BY_ITSELF
 
 
 def changed_starts(seen: Look, *, jobs: int = 1) -> ChangedStarts | None:

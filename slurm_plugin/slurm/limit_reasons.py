@@ -133,6 +133,16 @@ def limit_reason(reason: str) -> LimitReason | None:
     return None
 
 
+def job_limit(reason: str) -> LimitReason | None:
+    """Read a reason that names a limit of jobs at once: it ends as others end; None: another one.
+
+    >>> job_limit("QOSMaxJobsPerUserLimit").word
+    'MaxJobsPU'
+    """
+    limit = limit_reason(reason)
+    return limit if limit is not None and limit.resource == "jobs" else None
+
+
 @dataclass(frozen=True, slots=True)
 class BindingLimit:
     """A limit that is set, and what is used of it."""

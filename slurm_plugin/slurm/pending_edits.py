@@ -189,7 +189,7 @@ def _elsewhere(job: PendingJob, limit: LimitReason, access: OwnAccess) -> Iterat
             continue
         one = access.binding(made)
         if one is None or _has_room(one, made):
-            yield Edit(fields=words, what=what, job=made)
+            yield Edit(fields=words, what=what, job=replace(made, reason=""))
 
 
 def _has_room(one: BindingLimit, job: PendingJob) -> bool:

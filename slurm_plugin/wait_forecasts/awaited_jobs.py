@@ -1,13 +1,16 @@
 """Jobs of a queue that start only after others, as far as it is known when these end: pure.
 
-Of an array that lets so many tasks run at once each of the others waits for one before it.
+Of an array that lets so many tasks run at once each of the others waits for one before it.  So does
+each job beyond a limit of jobs at once.
 Whether a job before ends well is not predicted; `condition_text` says that it has to.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import cached_property
+from itertools import accumulate, islice
 from math import inf
 from typing import NamedTuple
 
@@ -15,6 +18,7 @@ from predictor.waits.probes import Awaited
 from sacct_ingest.text.hostlist import indexes_of
 from slurm_plugin.slurm.cluster_state import RawJob
 from slurm_plugin.slurm.dependencies import JobTimes
+from slurm_plugin.slurm.limit_reasons import Scope, job_limit
 from slurm_plugin.slurm.pending_job import DependsOn, depends_on
 from slurm_plugin.slurm.startable import WAITS
 
@@ -45,12 +49,52 @@ class Hold(NamedTuple):
         return (*self.awaits, *self.of_tasks.get(0, ()))
 
 
+#: A reason, and what of jobs is the same that its limit counts together.
+_Group = tuple[str, str, str]
+
+
+def is_limited(reason: str) -> bool:
+    """Whether a job with this reason starts as others end that a limit counts with it."""
+    return reason == THROTTLED or job_limit(reason) is not None
+
+
+def is_held(job: RawJob) -> bool:
+    """Whether a job, or tasks of it, start as others end that it names or that a limit counts."""
+    return job.reason == BEHIND or job.at_once is not None or is_limited(job.reason)
+
+
+def _group_of(job: RawJob, reason: str) -> _Group:
+    """Give what a limit of jobs at once counts together, as one job meets it."""
+    limit = job_limit(reason)
+    assert limit is not None
+    owner = job.qos if limit.owner == "QOS" else job.account
+    whose = {Scope.USER: job.user, Scope.ACCOUNT: job.account}
+    return reason, owner, whose.get(limit.scope, "")
+
+
 class Before(NamedTuple):
     """A record of squeue that a job waits for."""
 
     job: RawJob
     starts: bool = False  #: its start is enough
     each: bool = False  #: of its tasks the one with the same index counts
+
+
+class _Line(NamedTuple):
+    """Jobs of which a limit lets so many run: the k-th that waits takes the place of the k-th."""
+
+    running: Sequence[RawJob]  #: as many as the limit lets, the first to end first
+    waiting: Sequence[RawJob]  #: by priority; tasks of an array share a record
+    places: Sequence[int]  #: how many jobs wait before each of these
+
+    def before(self, number: int) -> tuple[RawJob, int]:
+        """Give the job whose end lets the so-many-th start that waits, and its task or -1."""
+        if number < len(self.running):
+            return self.running[number], -1
+        place = number - len(self.running)
+        index = bisect_right(self.places, place) - 1
+        record = self.waiting[index]
+        return record, place - self.places[index] if record.tasks else -1
 
 
 @dataclass(frozen=True)
@@ -87,6 +131,8 @@ class AwaitedJobs:
 
         there: ids of the jobs of that queue.
         """
+        if job_limit(job.reason) is not None:
+            return self._of_limit(job, there)
         of_tasks: defaultdict[int, list[Awaited]] = defaultdict(list)
         for at, awaited in self._of_throttle(job, there):
             of_tasks[at].append(awaited)
@@ -94,6 +140,12 @@ class AwaitedJobs:
             return None
         if job.reason != BEHIND:
             return Hold(of_tasks=of_tasks)
+        return self._of_named(job, there, of_tasks)
+
+    def _of_named(
+        self, job: RawJob, there: Collection[int], of_tasks: defaultdict[int, list[Awaited]]
+    ) -> Hold | None:
+        """Tell what a job waits for that names others; ``of_tasks`` is what its array lets."""
         before = self.of(job)
         if before is None:
             return None
@@ -136,6 +188,52 @@ class AwaitedJobs:
                 yield at, Awaited(job.job_id, task=before - len(running))
             elif before >= 0:
                 yield at, Awaited(running[before].job_id or 0)
+
+    def _of_limit(self, job: RawJob, there: Collection[int]) -> Hold | None:
+        """Tell what a job beyond a limit of jobs at once waits for; None: none of them is shown."""
+        line = self._lines.get(_group_of(job, job.reason))
+        first = self._places.get(job.job_id)
+        if line is None or not line.running or first is None:
+            return None
+        of_tasks: dict[int, list[Awaited]] = {}
+        begin_s = 0.0
+        for at in range(min(job.jobs, _MOST_TASKS)):
+            before, task = line.before(first + at)
+            if before.job_id in there:
+                of_tasks[at] = [Awaited(before.job_id or 0, task=task)]
+            elif at == 0:
+                begin_s = self.times.span_of(before, self.times.now_s).end_s
+        return Hold(begin_s=begin_s, of_tasks=of_tasks) if begin_s < inf else None
+
+    @cached_property
+    def _lines(self) -> Mapping[_Group, _Line]:
+        """Jobs that wait beyond a limit of jobs at once, and those that run of the same group."""
+        waiting: defaultdict[_Group, list[RawJob]] = defaultdict(list)
+        for job in self.times.jobs:
+            if job.state in WAITS and job_limit(job.reason) is not None:
+                waiting[_group_of(job, job.reason)].append(job)
+        running: defaultdict[_Group, list[RawJob]] = defaultdict(list)
+        reasons = {reason for reason, *_ in waiting}
+        for job in self.times.jobs:
+            for reason in reasons if job.state not in WAITS else ():
+                running[_group_of(job, reason)].append(job)
+        lines: dict[_Group, _Line] = {}
+        for group, jobs in waiting.items():
+            jobs.sort(key=lambda job: (-job.priority, job.submit_s, job.job_id or 0))
+            before = running[group]
+            before.sort(key=lambda job: self.times.span_of(job, self.times.now_s).end_s)
+            places = list(accumulate((job.jobs for job in jobs), initial=0))
+            lines[group] = _Line(before, jobs, places[:-1])
+        return lines
+
+    @cached_property
+    def _places(self) -> Mapping[int | None, int]:
+        """How many jobs wait before each in its line, by its id."""
+        return {
+            job.job_id: place
+            for line in self._lines.values()
+            for job, place in zip(line.waiting, line.places, strict=True)
+        }
 
     def ids_before(self, job: RawJob) -> frozenset[int]:
         """Give the ids of all jobs that one waits for, and of those that these wait for."""

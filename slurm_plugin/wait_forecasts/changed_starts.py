@@ -20,7 +20,7 @@ from slurm_plugin.slurm.node_pool import NodeGroup, could_hold
 from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.startable import empty_node, share_of_each
-from slurm_plugin.wait_forecasts.awaited_jobs import BEHIND, THROTTLED
+from slurm_plugin.wait_forecasts.awaited_jobs import BEHIND, is_limited
 from slurm_plugin.wait_forecasts.simulated_queue import (
     PartitionQueue,
     QueueScene,
@@ -191,10 +191,11 @@ class ChangedStarts:
         own = self._jobs.get(form.job_id)
         if own is None:
             return None
+        held = form.reason == BEHIND or is_limited(form.reason)
         return replace(
             own,
             state="PENDING",
-            reason=form.reason if form.reason in (BEHIND, THROTTLED) else "Priority",
+            reason=form.reason if held else "Priority",
             at_once=form.throttle,
             partitions=form.partitions,
             priority=form.priority or own.priority,

@@ -25,7 +25,7 @@ from slurm_plugin.slurm.node_states import UNUSABLE
 from slurm_plugin.slurm.outlook import NodeUnits
 from slurm_plugin.slurm.slurm_conf import SlurmConf
 from slurm_plugin.slurm.startable import WAITS, StartableJobs, empty_node
-from slurm_plugin.wait_forecasts.awaited_jobs import BEHIND, THROTTLED, AwaitedJobs
+from slurm_plugin.wait_forecasts.awaited_jobs import BEHIND, AwaitedJobs, is_held, is_limited
 
 #: What is predicted of a job's run time: log quantiles, and a number for its application.
 RunTimes = Callable[[RawJob], tuple[tuple[float, ...], int]]
@@ -251,7 +251,7 @@ class QueueScene:
                 continue
             later = job.reason in _LATER and job.start_s < inf
             behind = job.reason == BEHIND and self.awaited.of(job) is not None
-            if later or behind or job.reason == THROTTLED:
+            if later or behind or is_limited(job.reason):
                 partitions = self.startable.fitting(job)
             else:
                 partitions = self.startable.partitions(job)
@@ -278,7 +278,7 @@ class QueueScene:
         self, waiting: Sequence["_Waiting"], running: Sequence[QueuedJob]
     ) -> Sequence["_Waiting"]:
         """Say of jobs that wait for others what holds them; the unknown ones are left out."""
-        if not any(map(_is_held, waiting)):
+        if not any(is_held(record.job) for record in waiting):
             return waiting
         running_keys = {job.key for job in running}
         while True:
@@ -291,7 +291,7 @@ class QueueScene:
 
     def _behind(self, record: "_Waiting", keys: Collection[int]) -> "_Waiting | None":
         """Say what holds a job among those of ``keys``; None: its start cannot be reckoned."""
-        if not _is_held(record):
+        if not is_held(record.job):
             return record
         hold = self.awaited.hold(record.job, keys)
         if hold is None:
@@ -415,11 +415,6 @@ class _Waiting:
     def start_by_themselves(self) -> int:
         """How many of its tasks wait for nodes alone."""
         return 0 if self.begin_s or self.awaits else self.job.jobs - len(self.of_tasks)
-
-
-def _is_held(record: _Waiting) -> bool:
-    """Whether a job waits for others, or tasks of it for tasks before them."""
-    return record.job.reason in (BEHIND, THROTTLED) or record.job.at_once is not None
 
 
 class _Tasks(Sequence[QueuedJob]):

@@ -80,6 +80,45 @@ def test_each_task_waits_for_the_one_with_its_index():
     assert starts[3] < 4_000
 
 
+LIMITED = {"reason": "QOSMaxJobsPerUserLimit", "tres": {"cpu": 1.0}, "limit_s": 1_000.0}
+LIMITED |= {"user": "alice", "qos": "short", "account": "physics"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "others"),
+    [
+        ("QOSMaxJobsPerUserLimit", {"user": "bob"}),
+        ("QOSMaxJobsPerAccountLimit", {"account": "chemistry"}),
+        ("QOSGrpJobsLimit", {"qos": "long"}),
+        ("AssocMaxJobsLimit", {"user": "bob"}),
+        ("AssocGrpJobsLimit", {"account": "chemistry"}),
+    ],
+)
+def test_beyond_a_limit_of_jobs_each_takes_the_place_of_one_before(reason, others):
+    """Two run at once.  What another group runs ends first, and lets nobody start."""
+    same = LIMITED | {"reason": reason}
+    runs = [
+        running(1, "n0", end_s=NOW + 4_000, **same),
+        running(2, "n1", end_s=NOW + 3_000, **same),
+        running(3, "n2", end_s=NOW + 500, **same | others),
+    ]
+    waits = [pending(11 + n, priority=9 - n, **same) for n in range(2)]
+    array = pending(20, array_id=20, tasks="1-3", jobs=3, priority=1, **same)
+    made = outlooks()
+    attached(made, visible(*runs, *waits, array))
+    starts = {row.job_id: row for row in queued(made, [], user=None, own="alice")}
+    begins = [starts[11].start_s, starts[12].start_s, starts[20].start_s, starts[20].last_s]
+    expected = [3_000, 4_000, 4_000, 5_000]
+    assert [moment_s - NOW for moment_s in begins] == pytest.approx(expected, rel=0.2)
+
+
+def test_beyond_a_limit_of_which_no_job_is_shown_no_start_is_said():
+    made = outlooks()
+    attached(made, visible(running(1, "n0", user="bob", qos="short"), pending(11, **LIMITED)))
+    (row,) = queued(made, [11], user=None, own="alice")
+    assert row.start_s is None
+
+
 def test_each_of_one_job_waits_for_it_as_a_whole():
     first = running(1, "n0", end_s=NOW + 5_000)
     made = outlooks()
