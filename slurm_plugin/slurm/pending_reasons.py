@@ -20,7 +20,7 @@ from slurm_plugin.slurm.limit_reasons import (
 )
 from slurm_plugin.slurm.pending_job import AFTER_WELL, DependsOn, PendingJob
 from slurm_plugin.slurm.queue_facts import QueueFacts, before_reservation, shorter_limit
-from slurm_plugin.text.formatting import clock, count, hours
+from slurm_plugin.text.formatting import count, hours, short_clock
 
 
 class Ends(StrEnum):
@@ -163,10 +163,14 @@ def _other(one: DependsOn) -> str:
 def _dependency(job: PendingJob, facts: QueueFacts) -> str:
     del facts
     left = [one for one in job.depends if one.state != "fulfilled"]
-    each = [f"{_other(one)} has to {_HAS_TO.get(one.kind, 'end')} first" for one in left]
-    return " and ".join(each).replace("jobs of its name has", "jobs of its name have") or (
-        "another job has to end first"
-    )
+    if not left:
+        return "another job has to end first"
+    *others, last = [f"{_has(one)} to {_HAS_TO.get(one.kind, 'end')}" for one in left]
+    return f"{', '.join(others)} and {last}, before it starts" if others else f"{last} first"
+
+
+def _has(one: DependsOn) -> str:
+    return f"{_other(one)} {'have' if one.job_id is None else 'has'}"
 
 
 def _never_satisfied(job: PendingJob, facts: QueueFacts) -> str:
@@ -211,7 +215,7 @@ def _partition_down(job: PendingJob, facts: QueueFacts) -> str:
 
 def _begin(job: PendingJob, facts: QueueFacts) -> str:
     del facts
-    when = f": not before {clock(job.eligible_s)}" if job.eligible_s else ""
+    when = f": not before {short_clock(job.eligible_s)}" if job.eligible_s else ""
     if job.put_back:
         # The moment that Slurm sets until all of its last start is cleaned up.
         return f"Slurm does not start it again at once{when}"
@@ -244,10 +248,11 @@ def _array(job: PendingJob, facts: QueueFacts) -> str:
 def _reservation(job: PendingJob, facts: QueueFacts) -> str:
     one = facts.reserved
     if one is None:
-        return f"it waits for its reservation {job.reservation}"
+        return f"its reservation {job.reservation} has not begun, or has no free nodes"
     if one.start_s > facts.now_s:
-        return f"its reservation {one.name} begins {clock(one.start_s)}"
-    return f"it waits for nodes of its reservation {one.name}, which ends {clock(one.end_s)}"
+        return f"its reservation {one.name} begins {short_clock(one.start_s)}"
+    ends = short_clock(one.end_s)
+    return f"its reservation {one.name} has too few free nodes; it ends {ends}"
 
 
 def _constraints(job: PendingJob, facts: QueueFacts) -> str:
@@ -303,7 +308,7 @@ def _needed(limit: LimitReason, one: BindingLimit, job: PendingJob) -> float:
 _UNITS: Mapping[str, str] = {"cpu": "CPU", "node": "node", "mem": "MiB of memory"}
 _CHANGES: Mapping[Ends, str] = {
     Ends.NEVER: "ask for what the limit allows, or for another QOS or account",
-    Ends.SOMEBODY: "another account or QOS, or wait until its use is reset or has decayed",
+    Ends.SOMEBODY: "use another account or QOS, or wait until its use is reset or has decayed",
     Ends.OTHERS: "",
 }
 
@@ -340,10 +345,11 @@ def _of_limit(limit: LimitReason, one: BindingLimit, job: PendingJob) -> str:
         per = "on a node" if limit.scope is Scope.NODE else "to a job"
         return f"it asks for {need}, and {one.owner} gives {most} {per}"
     per = {Scope.USER: " to a user", Scope.ACCOUNT: " to an account"}.get(limit.scope, "")
-    state = "were used or are ahead" if limit.measure is Measure.MINUTES else "are in use"
-    return (
-        f"it asks for {need}; {one.owner} gives {most}{per} at once, and {one.used or 0:g} {state}"
-    )
+    state, when = "are in use", "at once"
+    if limit.measure is Measure.MINUTES:
+        state, when = "are used or set aside for running jobs", "in all"
+    of_it = f"{one.used or 0:g} {state}"
+    return f"it asks for {need}; {one.owner} gives {most}{per} {when}, and {of_it}"
 
 
 _ADMIN = "ask the administrators"
@@ -395,10 +401,10 @@ _TABLE: Mapping[str, _Entry] = {
     "ReqNodeNotAvail": _Entry(Ends.OTHERS, _not_available),
     "NodeDown": _Entry(Ends.SOMEBODY, "a node that it needs is down", "leave that node out"),
     "BadConstraints": _Entry(
-        Ends.NEVER, _constraints, "ask for features, nodes or sizes that there are"
+        Ends.NEVER, _constraints, "ask for features, nodes or sizes that exist"
     ),
     "Constraints": _Entry(
-        Ends.NEVER, _constraints, "ask for features, nodes or sizes that there are"
+        Ends.NEVER, _constraints, "ask for features, nodes or sizes that exist"
     ),
     "MaxMemPerLimit": _Entry(Ends.NEVER, _memory, "ask for less memory"),
     "InvalidAccount": _Entry(
@@ -412,25 +418,25 @@ _TABLE: Mapping[str, _Entry] = {
         Ends.NEVER, "its partition does not allow its account", "name another account or partition"
     ),
     "AccountingPolicy": _Entry(
-        Ends.SOMEBODY, "a limit of its QOS or association holds it", "another QOS or account"
+        Ends.SOMEBODY, "a limit of its QOS or association holds it", "use another QOS or account"
     ),
     "QOSUsageThreshold": _Entry(
         Ends.SOMEBODY,
         "its account has used more than its QOS lets it (UsageThreshold)",
-        "another QOS or account, or wait until its use has decayed",
+        "use another QOS or account, or wait until its use has decayed",
     ),
     "QOSJobLimit": _Entry(Ends.OTHERS, "its QOS lets no more jobs run at once"),
     "QOSResourceLimit": _Entry(Ends.OTHERS, "its QOS has reached a limit on a resource"),
-    "QOSTimeLimit": _Entry(Ends.SOMEBODY, "its QOS has used up its time", "another QOS"),
+    "QOSTimeLimit": _Entry(Ends.SOMEBODY, "its QOS has used up its time", "use another QOS"),
     "AssociationJobLimit": _Entry(Ends.OTHERS, "its association lets no more jobs run at once"),
     "AssociationResourceLimit": _Entry(
         Ends.OTHERS, "its association has reached a limit on a resource"
     ),
     "AssociationTimeLimit": _Entry(
-        Ends.SOMEBODY, "its association has used up its time", "another account"
+        Ends.SOMEBODY, "its association has used up its time", "use another account"
     ),
     "DeadLine": _Entry(Ends.NEVER, "it cannot end by its deadline any more", "submit it anew"),
-    "BurstBufferResources": _Entry(Ends.OTHERS, "it waits for space in the burst buffer"),
+    "BurstBufferResources": _Entry(Ends.OTHERS, "the burst buffer has no space for its data yet"),
     "BurstBufferStageIn": _Entry(Ends.OTHERS, "its data is brought into the burst buffer"),
     "BurstBufferOperation": _Entry(
         Ends.SOMEBODY, "an operation of its burst buffer failed, and it is held", _ADMIN
@@ -445,7 +451,7 @@ _TABLE: Mapping[str, _Entry] = {
         Ends.OTHERS, "as many nodes are on as may be (MaxPoweredUpNodes)"
     ),
     "MpiPortsBusy": _Entry(Ends.OTHERS, "the ports that its MPI needs are in use"),
-    "NvidiaImexChannels": _Entry(Ends.OTHERS, "it waits for a channel of NVIDIA's IMEX"),
+    "NvidiaImexChannels": _Entry(Ends.OTHERS, "all channels of NVIDIA's IMEX are in use"),
     "SchedDefer": _Entry(
         Ends.OTHERS, "Slurm starts no job at its submission (SchedulerParameters=defer)"
     ),

@@ -12,7 +12,7 @@ from slurm_plugin.slurm.limit_reasons import BindingLimit
 from slurm_plugin.slurm.node_states import UNUSABLE
 from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.slurm.startable import WAITS, waits_for_nodes
-from slurm_plugin.text.formatting import clock, short_clock
+from slurm_plugin.text.formatting import short_clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ def before_reservation(job: PendingJob, one: RawReservation) -> str:
     limit = duration_text(job.limit_s) if job.limit_s else "without an end"
     return (
         f"its time limit ({limit}) reaches into the {_kind(one)} {one.name}, which begins "
-        f"{clock(one.start_s)}"
+        f"{short_clock(one.start_s)}"
     )
 
 

@@ -46,7 +46,9 @@ STATES = {
         "job {failed} had to end well, and cannot any more", "never",
     ),
     "held": ("-H", "JobHeldUser", "its user holds it", "somebody"),
-    "begin": ("-b now+1hour", "BeginTime", r"begin later \(--begin\): not before 20", "others"),
+    "begin": (
+        "-b now+1hour", "BeginTime", r"begin later \(--begin\): not before \d\d-\d\d ", "others",
+    ),
     "nodes": ("-N2 -p tiny", "PartitionNodeLimit", "2 nodes, and tiny gives 1 to a job", "never"),
     "time": ("-p tiny -t 20", "PartitionTimeLimit", "is 20 min, and tiny allows 10 min", "never"),
     "down": ("-p closed", "PartitionDown", "closed starts no jobs now", "somebody"),
@@ -71,11 +73,13 @@ STATES = {
         "others",
     ),
     "reservation": (
-        "--reservation=course", "Reservation", "its reservation course begins 20", "others",
+        "--reservation=course", "Reservation", r"its reservation course begins \d\d-\d\d ",
+        "others",
     ),
     "maintenance": (
         "-t 120 -w n1", "ReqNodeNotAvail",
-        r"its time limit \(2 h\) reaches into the maintenance upgrade, which begins 20", "others",
+        r"its time limit \(2 h\) reaches into the maintenance upgrade, which begins \d\d-\d\d ",
+        "others",
     ),
     "grpjobs": ("-q grpjobs", "QOSGrpJobsLimit", "grpjobs lets 1 job run at once, and 1", "others"),
     "peracct": (

@@ -85,7 +85,7 @@ def test_a_reason_of_a_later_release_is_passed_on():
         ("MaxJobsPerAccount", Ends.OTHERS, "lets 5 jobs of an account run at once, and 5 run"),
         ("MaxGRESPerAccount", Ends.NEVER, "4 gres/gpu; QOS short gives 2 gres/gpu to an account"),
         ("AssocGrpCpuLimit", Ends.OTHERS, "account physics gives 20 CPUs at once, and 12 are in"),
-        ("AssocGrpCPUMinutesLimit", Ends.SOMEBODY, "600 CPU-minutes at once, and 580 were used"),
+        ("AssocGrpCPUMinutesLimit", Ends.SOMEBODY, "600 CPU-minutes in all, and 580 are used"),
         ("AssocMaxJobsLimit", Ends.OTHERS, "user ada in account physics lets 2 jobs run at once"),
         ("AssocMaxCpuPerNode", Ends.NEVER, "gives 2 CPUs on a node"),
         # No limit of that kind is shown.
