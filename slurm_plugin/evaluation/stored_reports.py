@@ -30,10 +30,10 @@ def decided_within(days: int, *, now_s: float) -> DecisionSelection:
 
 
 def keep_reports(store: "Store", config: Config, *, now_s: float) -> None:
-    """Store what pages show first, where it is a day old or there is none."""
+    """Store what pages show first, where it is a day old, has no decision or there is none."""
     for days in sorted({config.web.days, SAVINGS_DAYS}):
         found = find_report(store, days, now_s=now_s)
-        if found and found[1] < _GOOD_S:
+        if found and found[0].decisions and found[1] < _GOOD_S:
             continue
         report = collect(store, decided_within(days, now_s=now_s), config=config)
         packed = base64.b64encode(zlib.compress(msgspec.json.encode(report), 1)).decode()

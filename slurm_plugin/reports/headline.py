@@ -123,14 +123,23 @@ def _applied(report: OutcomeReport, one: Effect) -> tuple[str, str]:
     if other:
         share = one.node_hours / other - 1
         cost = f"{percent(abs(share))} {'fewer' if share < 0 else 'more'}"
-    stopped = len(report.stopped) or "none"
-    missing = "" if waited else "; waits are excluded, as predictions of them are too inaccurate"
+    each = "it" if one.jobs == 1 else "on average each"
+    missing = "" if waited else " Waits are not counted: they are not predicted well enough."
     return (
-        f"The {count(one.jobs, 'job')} whose {one.unit.word} count NIMO changed "
-        f"{'ended' if waited else 'ran'} {text}{' each' if one.jobs > 1 else ''}, for {cost} "
-        f"{one.unit.word}-hours{missing}; {one.later or 'none'} ended a minute or more later than "
-        f"as asked, {stopped} stopped by a limit."
+        f"NIMO changed the {one.unit.word} count of {count(one.jobs, 'job')}: {each} "
+        f"{'ended' if waited else 'ran'} {text}, for {cost} {one.unit.word}-hours.{missing} "
+        f"{_harm(one.later, len(report.stopped))}"
     ), verdict if waited else f"{worse if saved[0] < 0 else better} runs, waits unknown"
+
+
+def _harm(later: int, stopped: int) -> str:
+    """Say how many changed jobs were worse off: later than as asked, or stopped by a limit."""
+    if not later and not stopped:
+        return "None ended a minute later than as asked, and none was stopped by a limit."
+    return (
+        f"{later or 'None'} ended a minute or more later than as asked; "
+        f"a limit stopped {stopped or 'none'}."
+    )
 
 
 def saved_hours(one: Effect) -> tuple[_Hours, bool]:
@@ -156,8 +165,8 @@ def _observed(report: OutcomeReport, one: Effect) -> tuple[str, str]:
     took, verdict = _signed(time, "less", "more", unit=f"hours {what}")
     return (
         f"NIMO would have changed {one.jobs} of {count(report.finished, 'job')} that ended: "
-        f"{spent}, {took}; {one.later or 'none'} would have ended later than as asked by "
-        "a minute or more."
+        f"{spent}, {took}. {one.later or 'None'} would have ended a minute or more later than "
+        "as asked."
     ), verdict
 
 

@@ -166,9 +166,9 @@ def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
         yield "guesses", f"{guesses}; never used to change a job"
     if report.accuracy and report.accuracy.coverage:
         yield "intervals", _coverage(report.accuracy)
-    for groups in (report.by_verdict, report.by_level):
+    for of, groups in (("verdict", report.by_verdict), ("recognised by", report.by_level)):
         for name, accuracy in groups.items() if len(groups) > 1 else ():
-            yield f"  {name}", _accuracy(accuracy, report.confidence)
+            yield f"{of} {name}", _accuracy(accuracy, report.confidence)
     if (due := report.deadlines) != Deadlines():
         warned = f"; {due.warned} warned of" if due.warned else ""
         made = f"{due.met} met, {due.missed} missed, {due.refused} refused, {due.open} still open"

@@ -135,10 +135,10 @@ def _limits_text(limits: LimitUse, *, own: bool) -> str:
     line = (
         f"limits: half of the jobs asked for {times} times what they took or more, and "
         f"{limits.far} of {count(limits.starts, 'job')} for over {FAR:g} times the longest before. "
-        f"That costs waits, no node-hours{_waits_text(limits.waits)}. "
-        "'nimo-advise JOBSCRIPT' says a limit"
+        f"That costs waits, no node-hours.{_waits_text(limits.waits)} "
+        "'nimo-advise JOBSCRIPT' names a limit"
     )
-    return f"{line}." if own else f"{line}; for limits to plan with see 'nimo replay --limits'."
+    return f"{line}." if own else f"{line}; 'nimo replay --limits' shows what shorter ones bring."
 
 
 def _waits_text(waits: LimitWaits | None) -> str:
@@ -146,14 +146,14 @@ def _waits_text(waits: LimitWaits | None) -> str:
     if waits is None:
         return ""
     if waits.saved < _LEAST_SAVED:
-        saved = "no shorter waits"
+        saved = "no wait shorter"
     else:
         ends = f"{duration_text(waits.shorter_wait_s)} in place of {duration_text(waits.wait_s)}"
-        saved = f"{percent(waits.saved)} shorter waits ({ends})"
+        saved = f"waits {percent(waits.saved)} shorter ({ends})"
     starts = count(waits.shorter, "start")
     return (
-        f": a replay of the queue has {saved} where {starts}, failed ones too, asked for "
-        f"{LIMIT_MARGIN:g} times that"
+        f" In a replay of the queue {starts} with {LIMIT_MARGIN:g} times the longest before "
+        f"as limit made {saved}."
     )
 
 

@@ -268,7 +268,7 @@ def _advised(made: Suggestion) -> list[list[Cell]]:
     what: list[Cell] = [f"{SIGNS[RECOMMENDED]} No advice: {advice.reason}"]
     if made.options:
         what = [f"{SIGNS[RECOMMENDED]} Ask for: ", PasteLine(made.options), about]
-    return [what, [f"This is advice on a job with {made.asked}"]]
+    return [what, [f"For a job that asks for {made.asked}"]]
 
 
 def _experts(payload: str | None) -> Table | None:

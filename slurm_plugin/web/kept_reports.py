@@ -35,9 +35,12 @@ class KeptReports:
     stored: Callable[[Any], tuple[OutcomeReport, float] | None] = lambda _: None
 
     def find(self, key: Hashable) -> tuple[OutcomeReport, float] | None:
-        """Give the youngest report and its age in seconds; None: there is none that can be read."""
+        """Give the youngest report and its age in seconds; None: there is none that can be read.
+
+        One without a decision is none: it would say of a site that begins that nothing happened.
+        """
         found = [one for one in (self._left(key), self.stored(key)) if one]
-        young = [one for one in found if one[1] <= self.oldest_s]
+        young = [one for one in found if one[1] <= self.oldest_s and one[0].decisions]
         return min(young, key=lambda one: one[1], default=None)
 
     def _left(self, key: Hashable) -> tuple[OutcomeReport, float] | None:

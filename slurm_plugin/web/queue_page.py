@@ -9,7 +9,7 @@ from itertools import groupby
 import msgspec
 
 from sacct_ingest.store.fits import OUTLOOK
-from sacct_ingest.text.durations import duration_text
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook, QueueUse, WaitRow
 from slurm_plugin.reports.chart_marks import Chart
 from slurm_plugin.reports.curve_chart import waits
@@ -21,6 +21,7 @@ from slurm_plugin.web.waiting_reasons import reasons_table
 
 _LIMITS = ("1", "4", "12", "24")  #: hours
 _LANES = 5  #: most jobs of the viewer in one picture
+_ANSWERS = 3  #: most partitions whose wait is said in a sentence
 _OUTLOOK = (
     text_column("partition", "partition"),
     Column("waiting", "jobs in the queue"),
@@ -50,6 +51,7 @@ class ClusterOutlook:
 
     cluster: str
     age_s: float
+    answers: list[str]  #: when the job that is thought of starts, a sentence a partition
     record: str
     pictures: list[Chart]
     charts: list[Chart]
@@ -164,6 +166,7 @@ def _outlook(
     return ClusterOutlook(
         cluster=cluster,
         age_s=max(now_s - one.made_s, 0.0),
+        answers=_answers(one, job),
         record=starts if one.recorded else "No job start recorded yet, so intervals are wide.",
         pictures=[_picture(use, one, job, own, when) for use in one.uses if _busy(use)],
         charts=[chart(name, rows) for name, rows in groups if name not in idle],
@@ -212,15 +215,39 @@ def _own_lane(row: WaitRow, made_s: float) -> Lane:
 
 def _new_lane(use: QueueUse, one: QueueOutlook, job: NewJob) -> Iterator[Lane]:
     """Look up when a new job would start: as one of the next larger size does."""
+    if (row := _alike(one, use.partitions[0], job)) is not None:
+        yield Lane(
+            name=f"New job, {job.words}",
+            start_s=row.wait_s,
+            low_s=row.low_s,
+            high_s=row.high_s,
+            limit_s=job.limit_s,
+            look="third",
+        )
+
+
+def _answers(one: QueueOutlook, job: NewJob) -> list[str]:
+    """Say when a new job would start, in the partitions where it starts soonest."""
+    names = dict.fromkeys(row.partition for row in one.partitions)
+    rows = [row for name in names if (row := _alike(one, name, job)) is not None]
+    rows.sort(key=lambda row: row.wait_s)
+    return [_answer(row) for row in rows[:_ANSWERS]]
+
+
+def _answer(row: PartitionWait) -> str:
+    if row.high_s == 0:
+        return f"In {row.partition} it starts at once."
+    waits = duration_range(row.low_s, row.high_s)
+    return (
+        f"In {row.partition} it starts in about {duration_text(row.wait_s)} "
+        f"(9 of 10 such jobs: {waits})."
+    )
+
+
+def _alike(one: QueueOutlook, partition: str, job: NewJob) -> PartitionWait | None:
+    """Give the wait of jobs of the next larger size; None: none is so large."""
     for row in one.partitions:
-        alike = row.partition == use.partitions[0] and row.limit_s == job.limit_s
-        if alike and row.nodes >= job.nodes:
-            yield Lane(
-                name=f"New job, {job.words}",
-                start_s=row.wait_s,
-                low_s=row.low_s,
-                high_s=row.high_s,
-                limit_s=job.limit_s,
-                look="third",
-            )
-            return
+        same = row.partition == partition and row.limit_s == job.limit_s
+        if same and row.nodes >= job.nodes:
+            return row
+    return None

@@ -20,6 +20,7 @@ from slurm_plugin.web.view import View
 
 _PERIODS = {str(SAVINGS_DAYS): f"{SAVINGS_DAYS} days", "all": "all"}
 _WEEKS = 104  #: most that are drawn
+_NEWEST = 4  #: weeks whose waits stand beside those of the weeks before
 
 
 def savings(view: View) -> str:
@@ -56,18 +57,39 @@ def _figures(report: OutcomeReport) -> Iterator[Figure]:
     for one in report.applied:
         word = one.unit.word
         jobs = count(one.jobs, "changed job")
-        value, low, high = saved_node_hours(one)
-        yield Figure(f"{word.capitalize()}-hours saved", _signed(value), _ends(low, high, jobs))
-        (value, low, high), waited = saved_hours(one)
-        what = "Hours sooner" if waited else "Hours of running saved"
-        yield Figure(what, _signed(value), _ends(low, high, jobs))
+        yield _saving(f"{word.capitalize()}-hours", saved_node_hours(one), jobs)
+        saved, waited = saved_hours(one)
+        what = "Hours of waiting and running" if waited else "Hours of running"
+        yield _saving(what, saved, jobs)
+    if waits := [week for week in report.weeks if week.wait_s is not None]:
+        newest, before = waits[-_NEWEST:], waits[:-_NEWEST]
+        note = f"last {count(len(newest), 'week')}, all jobs"
+        if before:
+            note += f"; {duration_text(_mean_wait_s(before))} before"
+        yield Figure("Mean wait", duration_text(_mean_wait_s(newest)), note)
     if (kept := report.accuracy) and kept.inside is not None:
-        runs = f"of {count(kept.intervals, 'run')}, {percent(report.confidence)} promised"
-        yield Figure("Promises kept", percent(kept.inside), runs)
+        runs = f"of {count(kept.intervals, 'run')} took as long as promised"
+        note = f"{runs}; {percent(report.confidence)} should"
+        yield Figure("Promises kept", percent(kept.inside), note)
 
 
-def _ends(low: float, high: float, jobs: str) -> str:
-    return f"{interval(low, high, _signed)}, {jobs}"
+def _saving(name: str, saved: tuple[float, float, float], jobs: str) -> Figure:
+    """Say how many hours fewer or more than as asked for, with the ends, in words."""
+    value, low, high = saved
+    ends = f"{_fewer(low)} to {_fewer(high)}"
+    if low * high > 0:
+        near, far = sorted((abs(low), abs(high)))
+        ends = interval(near, far, hours)
+    return Figure(name, _fewer(value), f"likely {ends}; {jobs}")
+
+
+def _fewer(saved: float) -> str:
+    return f"{hours(abs(saved))} {'more' if saved < 0 else 'fewer'}"
+
+
+def _mean_wait_s(weeks: Sequence[Week]) -> float:
+    jobs = sum(week.waited_jobs for week in weeks)
+    return sum((week.wait_s or 0.0) * week.waited_jobs for week in weeks) / jobs
 
 
 def _charts(weeks: Sequence[Week], confidence: float) -> Iterator[Chart]:

@@ -43,6 +43,13 @@ _STATES = {
     "skipped": "Mode",
 }
 _DETAILS = ("switched_off", "records", "drift", "problems")
+#: What each mode does to jobs, the strongest last.
+_MODES = {
+    Mode.OFF: "NIMO leaves all jobs alone",
+    Mode.OBSERVE: "NIMO changes no job, and records what it would do",
+    Mode.ADVISE: "NIMO changes no job, and tells users of better counts",
+    Mode.ENFORCE: "NIMO changes jobs where users leave the count open",
+}
 _WAITING = 50  #: jobs of the queue that are listed
 _ICONS = {"ok": "✓", "warning": "!", "error": "✗", "skipped": "–"}
 
@@ -236,7 +243,21 @@ def _status(view: View) -> dict[str, Any]:
     ]
     told += [f"looked at {age}"] * (bool(checks) and told[1:] == fine)
     bad = [one for one in checks if one.state != "ok"]
-    return {"state": state, "word": _STATES[state], "told": told, "bad": bad, "icons": _ICONS}
+    return {
+        "state": state,
+        "word": _STATES[state],
+        "told": told,
+        "bad": bad,
+        "icons": _ICONS,
+        "meaning": _meaning(view.site.config),
+        "kill_switch": view.site.config.kill_switch,
+    }
+
+
+def _meaning(config: Config) -> str:
+    """Say what NIMO may do with jobs, at most."""
+    modes = {config.mode, *(rule.mode for rule in config.rules)}
+    return next(text for mode, text in reversed(_MODES.items()) if mode in modes)
 
 
 def _mode(config: Config) -> str:

@@ -96,7 +96,7 @@ def what_if(
         fewest=fewest,
         most=most,
         sentence=f"On {unit.counted(size)}: about {time_text}, {hours(node_hours)} "
-        f"{unit.word}-hours. {fewest} to {most} are predicted.",
+        f"{unit.word}-hours. Predictions reach from {fewest} to {most}.",
         figures=[
             Figure("Run time", time_text, _beside(table, advice, told.time_s)),
             Figure(

@@ -38,7 +38,8 @@ def _jobs(text: str) -> list[tuple[int, int]]:
     """Read a job id, with the index of a task or several; below zero: no task is meant."""
     match = _JOB.fullmatch(text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a job id, such as 4711 or 4711_3")
+        hint = "; 'nimo-advise JOBSCRIPT' says when a new job starts"
+        raise argparse.ArgumentTypeError(f"{text!r} is not a job id, such as 4711 or 4711_3{hint}")
     from sacct_ingest.text.hostlist import indexes_of  # noqa: PLC0415 - help needs none
 
     job_id = int(match["id"])

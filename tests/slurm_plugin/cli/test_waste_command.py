@@ -77,10 +77,10 @@ idle CPUs: ask for fewer: 'nimo-advise JOBSCRIPT' says how many.
 failed again: jobs that fail again and again: 'nimo why JOBID' shows the end of
 the output; look there before the next try.
 limits: half of the jobs asked for 10 times what they took or more, and 18 of 20
-jobs for over 3 times the longest before. That costs waits, no node-hours: a
-replay of the queue has no shorter waits where 14 starts, failed ones too, asked
-for 1.2 times that. 'nimo-advise JOBSCRIPT' says a limit; for limits to plan
-with see 'nimo replay --limits'.
+jobs for over 3 times the longest before. That costs waits, no node-hours. In a
+replay of the queue 14 starts with 1.2 times the longest before as limit made no
+wait shorter. 'nimo-advise JOBSCRIPT' names a limit; 'nimo replay --limits'
+shows what shorter ones bring.
 """
     )
 

@@ -65,7 +65,7 @@ def test_the_demo_is_read_in_a_minute_and_ends_with_what_to_try(short, folder):
     assert len(short.stdout.splitlines()) <= 100
     assert max(map(len, short.stdout.splitlines())) <= 160
     assert f". ./{folder.name}/env; cd {folder.name}" in short.stdout
-    assert "whose node count NIMO changed" in short.stdout
+    assert "NIMO changed the node count of" in short.stdout
     assert "Traceback" not in short.stdout
 
 
@@ -95,7 +95,7 @@ def test_moldable_jobs_are_changed_and_the_others_are_not(shown):
     # Of one count, and set to one that its user completed.
     assert all("set --nodes=" in row for row in rows if "-N 2" in row)
     # Waits of jobs like these are on record, so that the benefit has them.
-    assert re.search(r"whose node count NIMO changed ended .* sooner", shown.replace("\n", " "))
+    assert re.search(r"NIMO changed the node count of .* jobs: on average each ended .* sooner", shown.replace("\n", " "))
 
 
 def test_every_decision_finds_its_outcome(shown):

@@ -9,7 +9,7 @@ import pytest
 from slurm_plugin.protocol.status_messages import PartitionWait, QueueOutlook, WaitRow, Waits
 from slurm_plugin.web.app import HEADERS
 from slurm_plugin.web.data import Service
-from slurm_plugin.web.queue_page import outlooks
+from slurm_plugin.web.queue_page import NewJob, outlooks
 from slurm_plugin.web.refreshing_cache import NotReady
 from slurm_plugin.web.viewer import Peer
 from tests.slurm_plugin.web.conftest import own, put_waits, use_of
@@ -116,6 +116,17 @@ def test_partitions_where_nobody_waits_have_no_chart():
     assert [chart.title for chart in one.charts] == ["Wait in batch: 7 jobs in the queue"]
     assert one.idle == "debug"
     assert len(one.table.rows) == 3
+    assert one.answers == [
+        "In debug it starts at once.",
+        "In batch it starts in about 50 s (9 of 10 such jobs: 25 s to 4.3 min).",
+    ]
+
+
+def test_of_a_job_larger_than_any_nothing_is_said():
+    (one,) = outlooks(
+        {"pine": payload()}, counts=True, now_s=1e9 + 60, job=NewJob(nodes=999, limit_s=3600.0)
+    )
+    assert one.answers == []
 
 
 def test_waits_never_pretend_to_be_of_now(ask, store_path):

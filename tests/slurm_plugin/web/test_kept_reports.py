@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.evaluation.stored_reports import REPORTS, find_report, keep_reports
 from slurm_plugin.web.kept_reports import KeptReports
 from tests.processes import LONGEST_WAIT_S
-from tests.slurm_plugin.web.conftest import ALL, joined, own
+from tests.slurm_plugin.web.conftest import ALL, decided, joined, own
 
 
 @pytest.fixture
@@ -58,6 +59,19 @@ def test_what_is_too_old_or_broken_is_not_shown(kept, report):
     (path,) = kept.folder.iterdir()
     path.write_text("{")
     assert kept.find((ALL, 7)) is None
+
+
+def test_what_has_no_decision_is_made_anew(kept, report, tmp_path):
+    """Else the pages of a new site say for hours that nothing was decided."""
+    kept.put((ALL, 7), replace(report, decisions=0))
+    assert kept.find((ALL, 7)) is None
+    path, now_s = tmp_path / "new.db", time.time()
+    config = Config(store=f"sqlite:///{path}")
+    with Store.open(str(path)) as store:
+        keep_reports(store, config, now_s=now_s - 200.0)
+        store.decisions.add(decided())
+        keep_reports(store, config, now_s=now_s - 100.0)
+        assert find_report(store, 90, now_s=now_s)[0].decisions == 3
 
 
 def test_only_so_many_are_kept(kept, report, monkeypatch):

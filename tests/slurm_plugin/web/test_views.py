@@ -11,6 +11,8 @@ import pytest
 
 from predictor.refit import row_of
 from sacct_ingest.store import Store
+from slurm_plugin.config.setting_types import Mode
+from slurm_plugin.config.settings import Config, ModeRule
 from slurm_plugin.doctor import Finding, FindingState
 from slurm_plugin.protocol.query_messages import explanation_of
 from slurm_plugin.protocol.reasons import Reason
@@ -209,6 +211,29 @@ def test_the_overview_says_whether_nimo_runs_and_what_to_do(ask):
     shown = Tags(text).text
     assert "! It runs, with a warning: mode: observe · nimod 0.2.0 answered 0 s ago" in shown
     assert "! warning: fitted 9 days ago nimo <fit>" in " ".join(shown.split())
+    assert "To switch it off: touch /etc/nimo/off" in shown
+
+
+@pytest.mark.parametrize(
+    ("mode", "rules", "words"),
+    [
+        (Mode.OFF, (), "NIMO leaves all jobs alone."),
+        (Mode.OBSERVE, (), "NIMO changes no job, and records what it would do."),
+        (Mode.OFF, (ModeRule(mode=Mode.ENFORCE),), "NIMO changes jobs where"),
+        (Mode.ENFORCE, (ModeRule(mode=Mode.OFF),), "NIMO changes jobs where"),
+    ],
+)
+def test_the_overview_says_what_the_mode_does_to_jobs(ask, store_path, mode, rules, words):
+    config = Config(store=f"sqlite:///{store_path}", mode=mode, rules=rules)
+    assert words in ask("/", of=config).text
+
+
+def test_a_site_that_runs_is_not_told_to_be_set_up(ask, tmp_path):
+    empty = Config(store=f"sqlite:///{tmp_path}/empty.db")
+    with Store.open(empty.store_url):
+        fine = Service(lambda: [Finding(state=FindingState.OK, message="nimod 0.2.0 answers")])
+    assert "nimo init" in ask("/", of=empty).text
+    assert "nimo init" not in ask("/", of=empty, service=fine).text
 
 
 def test_pages_name_no_problem_or_reason_by_its_code(ask, store_path):
