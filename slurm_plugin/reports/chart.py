@@ -64,6 +64,8 @@ def bars(
         y = i * _LINE
         label = printable(bar.label)
         if len(label) > _LONGEST:
+            label, _, _ = label.partition(":")
+        if len(label) > _LONGEST:
             label = f"{label[: _LONGEST - 1]}…"
         length = (width - tail) * bar.value / longest
         marks += bar.linked(

@@ -148,9 +148,10 @@ def waits(title: str, rows: Sequence[PartitionWait], *, most_s: float = 0.0) -> 
     ]
     places = zip(nodes, middle, each, strict=True)
     spots = [Spot(frame.x(n), frame.y(t), text, str(n)) for n, t, text in places]
-    legend = "Line: median wait. Band: 90 % of such jobs. Both axes are logarithmic; a start at once "
+    legend = "Line: median wait. Band: 90 % of such jobs. Both axes are logarithmic; "
+    legend += "a start at once is drawn at 1 s."
     said = f"Expected waits: {'; '.join(each)}."
-    return Chart(title, said, marks, HEIGHT, f"{legend}is drawn at 1 s.", spots=spots)
+    return Chart(title, said, marks, HEIGHT, legend, spots=spots)
 
 
 @dataclass(frozen=True, slots=True)

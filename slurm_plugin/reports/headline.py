@@ -136,9 +136,10 @@ def _harm(later: int, stopped: int) -> str:
     """Say how many changed jobs were worse off: later than as asked, or stopped by a limit."""
     if not later and not stopped:
         return "None ended a minute later than as asked, and none was stopped by a limit."
+    verb = "were" if stopped > 1 else "was"
     return (
         f"{later or 'None'} ended a minute or more later than as asked; "
-        f"a limit stopped {stopped or 'none'}."
+        f"{stopped or 'none'} {verb} stopped by a limit."
     )
 
 

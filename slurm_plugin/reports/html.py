@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 _PACKAGE = "slurm_plugin.reports"
 _WIDEST = 8  #: columns of a table on a page
 _ENDS = ("_low", "_high")  #: of the names of an interval's ends
-#: Options of commands and dates, which browsers would break at their hyphens; long ones may be.
-_WHOLE = re.compile(r"(?<![^\s(])(?:--[a-z]|\d{4}-\d\d-\d\d)\S{0,32}(?!\S)")
+#: Options of commands and dates, which browsers would break at their hyphens, and shares; long
+#: options may be.
+_WHOLE = re.compile(r"(?<![^\s(])(?:(?:--[a-z]|\d{4}-\d\d-\d\d)\S{0,32}(?!\S)|\d+(?:\.\d+)? %)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ def template(name: str) -> str:
 
 
 def unbroken(text: str) -> "Markup":
-    """Escape a text, with options and dates in it that stay on one line."""
+    """Escape a text, with options, dates and shares in it that stay on one line."""
     from markupsafe import Markup, escape  # noqa: PLC0415
 
     safe = str(escape(formatting.printable(text)))

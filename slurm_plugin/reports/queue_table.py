@@ -8,7 +8,7 @@ from slurm_plugin.text import table_columns as cols
 from slurm_plugin.text.formatting import ends_differ, short_clock
 
 #: What the moments of a row are.
-_MOMENTS = 'Half of such jobs have started by "starts", nine in ten between the next two moments.'
+_MOMENTS = 'Half of such jobs have started by "starts", nine in ten between "not before" and "by".'
 _NONE = "No start can be said of these jobs yet."
 
 

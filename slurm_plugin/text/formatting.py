@@ -1,5 +1,6 @@
 """Plain text for terminals and logs: moments, shares, tables.  Imports nothing heavy."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from unicodedata import combining, east_asian_width
@@ -20,6 +21,8 @@ RECOGNISED = {
 _NEAR_S = 3600.0
 #: From here on six digits are less than a whole number has.
 _LARGE = 1e6
+#: Where prose may be folded: not between a number and its percent sign.
+_BREAKS = re.compile(r"\s+(?!%)")
 
 
 def clock(epoch_s: float | None) -> str:
@@ -257,6 +260,9 @@ def wrapped(text: str, width: int) -> str:
     >>> print(wrapped("  one two three", 9))
       one two
       three
+    >>> print(wrapped("within 4 %", 9))
+    within
+    4 %
     """
     return "\n".join(
         "\n".join(_folded(line, width))
@@ -287,7 +293,7 @@ def beside(rows: Iterable[tuple[str, str]], width: int) -> str:
 def _folded(line: str, width: int) -> Iterator[str]:
     indent = line[: len(line) - len(line.lstrip())]
     row = ""
-    for word in line.split():
+    for word in _BREAKS.split(line.strip()):
         if row and screen_width(row) + 1 + screen_width(word) > width:
             yield row
             row = ""

@@ -143,7 +143,7 @@ def decisions_table(
         text_column("user", "user", value=lambda pair: pair[0].user, link=filtered("user")),
         Column("size", "size", lambda pair: _size_change(pair[0])),
         Column("limit", "limit", lambda pair: _limit_change(pair[0])),
-        Column("took", "took, of predicted", lambda pair: _took(*pair)),
+        Column("took", "outcome", lambda pair: _took(*pair)),
         text_column(
             "reason",
             "why",
@@ -178,12 +178,17 @@ def _size_change(one: DecisionRow) -> str:
 
 
 def _took(decision: DecisionRow, run: RunRow | None) -> str:
-    """Write how long the run took and the prediction for the count that it had."""
-    if run is None or run.end_s is None or not run.elapsed_s:
-        return "-" if run is None else run.state.value.lower()
+    """Write how long the run took and what was predicted, or how it ended and after how long."""
+    if run is None:
+        return "-"
+    state = run.state.value.lower().replace("_", " ")
+    if run.end_s is None or not run.elapsed_s:
+        return state
     text = duration_text(run.elapsed_s)
+    if run.state is not JobState.COMPLETED:
+        return f"{state} after {text}"
     predicted = predicted_for(decision, run.nodes)
-    return f"{text} of {duration_text(predicted[0])}" if predicted else text
+    return f"{text}, predicted {duration_text(predicted[0])}" if predicted else text
 
 
 def title_of(one: DecisionRow, run: RunRow | None) -> str:

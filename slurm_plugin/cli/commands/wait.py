@@ -96,7 +96,7 @@ def sentence(waits: Waits, *, now_s: float) -> str:
     if waits.own:
         return (
             'Half of your own jobs that had waited as long in the partition started by "starts", '
-            'nine in ten between the next two moments; "Slurm\'s start" is what Slurm plans.  '
+            'nine in ten between "not before" and "by"; "Slurm\'s start" is what Slurm plans.  '
             "Other jobs' waits need nimod."
         )
     if waits.made_s is None:

@@ -4,9 +4,9 @@
   const ROWS = 10; // tables with more of them get a filter
   const QUIET_MS = 200; // after the last key before a form is sent
   const TOLD_MS = 2000;
-  const HINT = "Point at the figure, or use the arrow keys there, for values.";
-  const ZOOM_HINT = HINT.replace(".", ";") + " drag across a part, or Shift and arrows, to see it larger.";
-  const LINKED_HINT = "Point at the figure for values.";
+  const HINT = "Point here, or use the arrow keys, for values.";
+  const ZOOM_HINT = HINT.replace(".", ";") + " drag, or Shift and arrows, to see a part larger.";
+  const LINKED_HINT = "Point here for values.";
 
   function made(name, properties, ...children) {
     const one = Object.assign(document.createElement(name), properties);

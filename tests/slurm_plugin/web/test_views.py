@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from predictor.refit import row_of
+from sacct_ingest.records import JobState
 from sacct_ingest.store import Store
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.config.settings import Config, ModeRule
@@ -234,6 +235,12 @@ def test_a_site_that_runs_is_not_told_to_be_set_up(ask, tmp_path):
         fine = Service(lambda: [Finding(state=FindingState.OK, message="nimod 0.2.0 answers")])
     assert "nimo init" in ask("/", of=empty).text
     assert "nimo init" not in ask("/", of=empty, service=fine).text
+
+
+@pytest.mark.parametrize("page", ["/mine", "/decisions"])
+def test_a_list_of_jobs_says_how_each_ended(ask, store_path, page):
+    joined(store_path, state=JobState.OUT_OF_MEMORY, elapsed_s=9)
+    assert "out of memory after 9 s" in Tags(ask(page, "ada").text).text
 
 
 def test_pages_name_no_problem_or_reason_by_its_code(ask, store_path):
