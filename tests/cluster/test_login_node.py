@@ -24,10 +24,7 @@ from tests.end_to_end.site import Site
 from tests.processes import LONGEST_WAIT_S, Account, free_ports, wait_until
 from tests.requests.conftest import SHAPES, curve
 
-pytestmark = [
-    pytest.mark.releases,
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a login node"),
-]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a login node")
 HONEST, HOSTILE = "nobody", "games"
 #: What users ask nimod besides advice.
 WHY = ("nimo", "why", "1")
@@ -108,6 +105,7 @@ def test_there_is_no_socket_of_the_controller_on_the_login_node(place):
     assert "refused" in refused.stderr
 
 
+@pytest.mark.releases
 def test_users_get_advice_and_their_applications(place):
     advice = place.advise("--json")
     assert advice.returncode == 0, advice.stderr
@@ -121,6 +119,7 @@ def test_users_get_advice_and_their_applications(place):
     assert (listed.returncode, "shapes" in listed.stdout) == (0, False), listed.stderr
 
 
+@pytest.mark.releases
 def test_cli_filter_has_nimod_choose_and_hands_the_deadline_on(place):
     place.site.settled()
     before = place.site.status().answered
@@ -156,6 +155,7 @@ def test_cli_filter_has_nimod_choose_and_hands_the_deadline_on(place):
     assert json.loads(report.stdout)["decisions"] > 0
 
 
+@pytest.mark.releases
 def test_whose_job_is_changed_reads_one_line_about_it(place):
     place.site.settled()
     words = ("sbatch", "-H", "--parsable", "-N", "1-8", "-t", "60", place.script)

@@ -27,7 +27,6 @@ from tests.requests.conftest import curve
 from tests.slurm_plugin.nimod.test_store_link import fit
 
 pytestmark = [
-    pytest.mark.releases,
     pytest.mark.long,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root makes namespaces with a host name"),
 ]

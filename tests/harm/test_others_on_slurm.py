@@ -14,7 +14,6 @@ from tests.processes import wait_until
 from tests.slurm_plugin.test_poisoning import runs_of
 
 pytestmark = [
-    pytest.mark.releases,
     pytest.mark.long,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become several users"),
 ]
