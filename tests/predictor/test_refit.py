@@ -113,7 +113,7 @@ def settle(store):
 
 def busy_site(store):
     """Two users with many applications, fitted until their tables rest on one record."""
-    runs = list(applications(8))
+    runs = list(applications(5))
     store.runs.add(runs)
     store.runs.add(
         replace_run(
@@ -169,11 +169,11 @@ def decide(store, run):
 
 
 def test_other_settings_are_for_all_and_a_stopped_refit_goes_on(store, monkeypatch):
-    monkeypatch.setattr("predictor.refit.batches.BATCH", 8)
-    monkeypatch.setattr("predictor.refit.from_store.WRITTEN", 8)
-    store.runs.add(applications(12))
+    monkeypatch.setattr("predictor.refit.batches.BATCH", 4)
+    monkeypatch.setattr("predictor.refit.from_store.WRITTEN", 4)
+    store.runs.add(applications(4))
     settle(store)
-    every = 2 * 12 + 1
+    every = 2 * 4 + 1
 
     def stop(_):
         if store.fits.version() > before:
@@ -183,7 +183,7 @@ def test_other_settings_are_for_all_and_a_stopped_refit_goes_on(store, monkeypat
     other = TableSettings(confidence=0.8)
     with pytest.raises(KeyboardInterrupt):
         refit(store, now_s=6.0, settings=other, progress=stop)
-    assert refit(store, now_s=6.0, settings=other).fitted == every - 8
+    assert refit(store, now_s=6.0, settings=other).fitted == every - 4
     assert {row.fitted_s for row in store.fits.all()} == {6.0}
 
 
@@ -205,9 +205,9 @@ def test_tables_of_applications_that_are_gone_go(store):
 
 @pytest.mark.slow
 def test_the_number_of_workers_and_their_pool_change_nothing(store, monkeypatch):
-    monkeypatch.setattr("predictor.refit.batches.BATCH", 8)
-    monkeypatch.setattr("predictor.refit.fitting.ALONE", 8)
-    store.runs.add(applications(12))
+    monkeypatch.setattr("predictor.refit.batches.BATCH", 4)
+    monkeypatch.setattr("predictor.refit.fitting.ALONE", 4)
+    store.runs.add(applications(4))
     settle(store)
     alone = refit(store, now_s=5.0, workers=1, whole=True)
     before = store.fits.all()
