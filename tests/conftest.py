@@ -9,6 +9,7 @@ they are skipped all the same: a mirror that is down says nothing about this pro
 """
 
 import contextlib
+import importlib
 import itertools
 import os
 import shutil
@@ -49,11 +50,27 @@ MARKS = {
     "mariadb_server": "database",
 }
 HERE = Path(__file__).parent
-#: Where tests with servers are: a run of these alone imports no others, some 10 s for each worker.
+#: Where tests with servers are: a run of these alone imports no others, which each worker would.
 WITH_SERVERS = (
-    *("attack/", "cluster/", "end_to_end/", "harm/", "requests/", "sacct_ingest/", "lua/test_ho"),
-    *("predictor/test_old", "predictor/test_same", "slurm_plugin/cli/", "slurm_plugin/doctor/"),
-    *("slurm_plugin/evaluation/test_out", "slurm_plugin/experiments/", "slurm_plugin/slurm/"),
+    *("attack/", "cluster/", "end_to_end/", "harm/", "requests/", "lua/test_ho"),
+    *("predictor/test_old", "slurm_plugin/doctor/", "slurm_plugin/evaluation/test_out"),
+    *(
+        f"sacct_ingest/{name}"
+        for name in ("faults/", "ingest/", "runs/test_usage", "sources/test_sacct.", "store/")
+    ),
+    *(
+        f"slurm_plugin/cli/test_{name}"
+        for name in ("again_", "dask", "fit_", "limits_", "local_", "refused_", "why_")
+    ),
+    *(
+        f"slurm_plugin/experiments/{name}"
+        for name in ("learn/test_on_", "plan/test_on_", "plan/test_site", "plan/test_tasks_")
+    ),
+    *("slurm_plugin/experiments/test_campaign_", "slurm_plugin/experiments/test_profile_"),
+    *(
+        f"slurm_plugin/slurm/test_{name}"
+        for name in ("gpu_types_", "job_request_", "limits", "other_", "poller")
+    ),
 )
 #: Words in ids of tests that take minutes: those of a file with one of them are a worker's own.
 APART = ("[cli_filter-", "_slurmrestd", "_doctor_shows_", "_partition_rests_")
@@ -88,6 +105,26 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Deal out parts of files on another release, whose tests are in few files."""
     parts = config.option.slurm and config.option.dist == "loadfile"
     return Parts(config, log) if parts else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Let each of several workers import another share of the files first.
+
+    All of them go through all files in one order: in a new clone each would compile every file,
+    three times as long as the rest of the collection takes, and throw away what the others did.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args != session.config.getini("testpaths"):
+        return
+    paths = sorted(HERE.rglob("test_*.py"))
+    first = int(worker["workerid"].removeprefix("gw"))
+    for path in paths[first :: worker["workercount"]]:
+        if not pytest_ignore_collect(path, session.config):
+            module = ".".join(path.relative_to(HERE.parent).with_suffix("").parts)
+            # What is wrong with it is said where it is collected.
+            with contextlib.suppress(Exception, pytest.skip.Exception):
+                importlib.import_module(module)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
