@@ -219,6 +219,12 @@ class Records(StoreTable):
             if connection.execute(filled).rowcount:
                 connection.execute(sa.delete(records).where(level, key.in_(instead_of)))
 
+    def delete(self, level: str, keys: Collection[str]) -> None:
+        """Delete rows of a level."""
+        among = records.c.key.in_(list(keys))
+        with writing(self._engine) as connection:
+            connection.execute(sa.delete(records).where(records.c.level == level, among))
+
     def of_level(self, level: str) -> dict[str, str]:
         """Give the payloads of a level by key."""
         query = sa.select(records.c.key, records.c.payload).where(records.c.level == level)

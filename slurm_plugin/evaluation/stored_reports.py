@@ -55,5 +55,23 @@ def find_report(store: "Store", days: int, *, now_s: float) -> tuple[OutcomeRepo
         return None
 
 
+def forget_reports(store: "Store", before_s: float) -> None:
+    """Delete reports with decisions of before then, and those that another release has left.
+
+    The next ``nimo fit`` makes them anew of what is still there.
+    """
+    gone = []
+    for key, payload in store.records.of_level(REPORTS).items():
+        made_with, _, rest = payload.partition(":")
+        try:
+            days, made_s = int(key), float(rest.partition(":")[0])
+        except ValueError:
+            days, made_s = 0, 0.0
+        since_s = made_s - days * _DAY_S if days else 0.0
+        if made_with != _made_with() or since_s < before_s:
+            gone.append(key)
+    store.records.delete(REPORTS, gone)
+
+
 def _made_with() -> str:
     return f"{version('nimo-slurm')} {VERSION}"

@@ -36,6 +36,12 @@ def run(args: argparse.Namespace) -> int:
     retention = RetentionTimes(**{table: now_s - d * _DAY_S for table, d in days.items() if d > 0})
     with open_store(config) as store, waiting("pruning"):
         done = store.prune(retention, dry_run=args.dry_run)
+        if not args.dry_run and any(each.table == "decisions" and each.rows for each in done):
+            from slurm_plugin.evaluation.stored_reports import (  # noqa: PLC0415 - heavy
+                forget_reports,
+            )
+
+            forget_reports(store, retention.decisions or 0)
     if args.json:
         print(json.dumps([asdict(each) for each in done]))
     else:

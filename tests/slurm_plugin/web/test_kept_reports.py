@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 
 from sacct_ingest.store import DecisionSelection, RecordRow, Store
+from slurm_plugin.cli.nimo import main
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.report_data import collect
 from slurm_plugin.evaluation.stored_reports import REPORTS, find_report, keep_reports
 from slurm_plugin.web.kept_reports import KeptReports
 from tests.processes import LONGEST_WAIT_S
+from tests.slurm_plugin.reports.rows import decision
 from tests.slurm_plugin.web.conftest import ALL, decided, joined, own
 
 
@@ -129,6 +131,26 @@ def test_a_fit_leaves_what_pages_show_first_once_a_day(store_path, monkeypatch):
         assert find_report(store, 90, now_s=now_s) is None
         with pytest.raises(TypeError):
             keep_reports(store, config, now_s=now_s)
+
+
+def test_reports_go_with_the_decisions_that_are_in_them(store_path, capsys):
+    joined(store_path)
+    now_s, path = time.time(), f"sqlite:///{store_path}"
+    prune = ["prune", "--store", path, "--decisions"]
+    with Store.open(str(store_path)) as store:
+        old = decision(decision_id="d" * 12, at_s=now_s - 40 * 86_400.0, key="a1", label="ada/wrf")
+        store.decisions.add([old])
+        keep_reports(store, Config(store=path), now_s=now_s)
+        store.records.put(RecordRow(level=REPORTS, key="30", payload="0.0.1 1:1:x"))
+        kept = store.records.keys(REPORTS)
+    assert main([*prune, "30", "--dry-run"]) == main([*prune, "50"]) == 0
+    with Store.open(str(store_path)) as store:
+        assert store.records.keys(REPORTS) == kept, "no decision was deleted"
+    assert main([*prune, "30"]) == 0
+    with Store.open(str(store_path)) as store:
+        assert store.records.keys(REPORTS) == ["7"]
+        assert find_report(store, 7, now_s=now_s)
+    capsys.readouterr()
 
 
 @pytest.mark.parametrize("path", ["/", "/savings"])
