@@ -9,6 +9,8 @@ import json
 import math
 import shlex
 import signal
+import sys
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -136,6 +138,24 @@ class Campaign(Generic[_Run]):
     #: Since when a job was seen waiting, and why one was cancelled, by cluster and id.
     _waits: dict[tuple[str, int], float] = field(default_factory=dict)
     _given_up: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    @classmethod
+    def of_command(
+        cls, program: Program[_Run], report: Callable[[_Run], object], *, leave: bool
+    ) -> Self:
+        """Give the campaign of a command, on the cluster of this machine; it talks on stderr.
+
+        report: what is done of each run that was submitted or has ended.
+        """
+        return cls(
+            program=program,
+            jobs=HeldJobs(),
+            clock=time.time,
+            sleep=time.sleep,
+            report=report,
+            tell=lambda text: tell(f"{program.name}: {text}"),
+            leave=leave,
+        )
 
     def follow(self) -> str:
         """Make all runs, from wherever they are; say why there are no more.
@@ -354,6 +374,12 @@ class Campaign(Generic[_Run]):
                 spent_s = run.cancelled_s + min(taken_s, run.limit_s)
                 found.append(msgspec.structs.replace(run, job_id=job_id, cancelled_s=spent_s))
         return found
+
+
+def tell(text: str) -> None:
+    """Write a line of news, beside what a command prints."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
 
 
 def spent(runs: Sequence[Run]) -> float:

@@ -3,7 +3,6 @@
 import argparse
 import json
 import shlex
-import sys
 import time
 from dataclasses import asdict, replace
 from functools import partial
@@ -115,21 +114,9 @@ def _workbench(args: argparse.Namespace, state: Path) -> "Workbench":
 
 
 def _campaign(bench: "Workbench", *, leave: bool) -> "Campaign[Trial]":
-    from slurm_plugin.experiments.campaign import Campaign  # noqa: PLC0415
-    from slurm_plugin.experiments.held_jobs import HeldJobs  # noqa: PLC0415
+    from slurm_plugin.experiments.campaign import Campaign, tell  # noqa: PLC0415
 
-    def tell(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
-
-    return Campaign(
-        program=bench,
-        jobs=HeldJobs(),
-        clock=time.time,
-        sleep=time.sleep,
-        report=lambda trial: tell(progress_line(trial)),
-        tell=lambda text: tell(f"nimo lab learn: {text}"),
-        leave=leave,
-    )
+    return Campaign.of_command(bench, lambda trial: tell(progress_line(trial)), leave=leave)
 
 
 def _counters(state: Path) -> Path | None:

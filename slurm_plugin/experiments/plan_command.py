@@ -184,15 +184,7 @@ def _made(submitted: state_file.Submitted, state: Path, args: argparse.Namespace
         tell(flow.line(run))
         copies.record(submitted, run)
 
-    campaign = Campaign(
-        program=flow,
-        jobs=held_jobs.HeldJobs(),
-        clock=time.time,
-        sleep=time.sleep,
-        report=report,
-        tell=lambda text: print(f"nimo lab plan: {text}", file=sys.stderr, flush=True),
-        leave=args.leave,
-    )
+    campaign = Campaign.of_command(flow, report, leave=args.leave)
     if args.follow:
         ended = campaign.follow()
     else:

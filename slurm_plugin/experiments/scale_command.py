@@ -74,20 +74,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _follow(study: "Study", args: argparse.Namespace) -> str:
     from slurm_plugin.cli import own_history  # noqa: PLC0415
-    from slurm_plugin.experiments.campaign import Campaign  # noqa: PLC0415
-    from slurm_plugin.experiments.held_jobs import HeldJobs  # noqa: PLC0415
+    from slurm_plugin.experiments.campaign import Campaign, tell  # noqa: PLC0415
 
     if study.ended:
         return study.ended
-    campaign = Campaign(
-        program=study,
-        jobs=HeldJobs(),
-        clock=time.time,
-        sleep=time.sleep,
-        report=lambda run: _tell(_line(run)),
-        tell=lambda text: _tell(f"nimo scale: {text}"),
-        leave=args.leave,
-    )
+    campaign = Campaign.of_command(study, lambda run: tell(_line(run)), leave=args.leave)
     why = campaign.follow()
     study.end(why)
     if not any(run.job_id for run in study.runs):
@@ -95,12 +86,8 @@ def _follow(study: "Study", args: argparse.Namespace) -> str:
     try:
         own_history.ask_again(load_config(args, for_user=True))
     except NimoError as error:  # the study is made, and its results are shown
-        _tell(f"nimo scale: your own history may lack these runs for some minutes: {error}")
+        tell(f"nimo scale: your own history may lack these runs for some minutes: {error}")
     return why
-
-
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _line(run: "StudyRun") -> str:

@@ -30,7 +30,6 @@ _NO_PROCESS = re.compile(r"shape\s*=\s*\"?(?:point|circle)")
 _PARTS = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\b")
 _UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B")
-_OF_BYTES = {"": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
 #: Shortest run time that a task is planned with, seconds.
 _LEAST_S = 0.001
 SNAKEMAKE, NEXTFLOW = "snakemake", "nextflow"
