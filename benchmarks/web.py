@@ -35,7 +35,7 @@ from predictor.types import Point, Verdict
 from sacct_ingest.store import FitRow, Store
 from slurm_plugin.config.settings import Config
 from slurm_plugin.evaluation.stored_reports import keep_reports
-from slurm_plugin.reports.curve_text import list_table
+from slurm_plugin.reports.application_list import list_table
 from slurm_plugin.store_access import load_tables
 
 _NODES = tuple(sorted({*range(1, 17), 23, 32, 45, 64, 91, 128}))

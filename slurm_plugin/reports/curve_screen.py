@@ -8,7 +8,7 @@ from predictor.prediction_table import PredictionTable
 from sacct_ingest.records import StandingRow
 from slurm_plugin.config.settings import Energy
 from slurm_plugin.evaluation.diagnoses import with_best_run
-from slurm_plugin.reports import curve_text
+from slurm_plugin.reports import application_list, curve_text
 from slurm_plugin.text import formatting as fmt
 from slurm_plugin.text import table_columns as cols
 
@@ -86,7 +86,7 @@ def list_on_screen(
 
     Raises NoColumn: the options name a column that there is not.
     """
-    table = curve_text.list_table(tables)
+    table = application_list.list_table(tables)
     head = int(options.header)
     lines = table.text(options, width=width).splitlines()
     left = len(table.rows) - _LISTED

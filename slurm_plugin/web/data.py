@@ -27,7 +27,7 @@ from slurm_plugin.evaluation.stored_reports import decided_within, find_report
 from slurm_plugin.evaluation.waste_data import collect as collect_waste
 from slurm_plugin.evaluation.waste_report import WasteReport
 from slurm_plugin.protocol.status_messages import Waits
-from slurm_plugin.reports.curve_text import Listed, TableKey, distinctions, repeated
+from slurm_plugin.reports.application_list import Listed, TableKey, distinctions, repeated
 from slurm_plugin.reports.pending_text import PendingAnswer
 from slurm_plugin.slurm.slurm_conf import PrivateDataRules, is_own
 from slurm_plugin.store_access import table_finder

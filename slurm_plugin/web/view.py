@@ -17,7 +17,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader
 
 from slurm_plugin.config.settings import Config
 from slurm_plugin.reports import html
-from slurm_plugin.reports.curve_text import TableKey
+from slurm_plugin.reports.application_list import TableKey
 from slurm_plugin.reports.html import PageLink
 from slurm_plugin.web.data import CatalogueEntry, PageData, may_see
 from slurm_plugin.web.viewer import Viewer

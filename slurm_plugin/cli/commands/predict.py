@@ -25,7 +25,7 @@ from slurm_plugin.config.settings_file import leaves_out
 from slurm_plugin.nimod import client
 from slurm_plugin.protocol.query_messages import Applications
 from slurm_plugin.protocol.request_messages import Ask
-from slurm_plugin.reports import curve_screen, curve_text
+from slurm_plugin.reports import application_list, curve_screen, curve_text
 from slurm_plugin.slurm.slurm_conf import is_own
 from slurm_plugin.store_access import last_runs, load_tables, matching_tables, open_store
 from slurm_plugin.text.formatting import wrapped
@@ -44,7 +44,7 @@ def tables() -> "Sequence[Table]":
     """Give what it prints, without rows."""
     nothing = replace(EMPTY, level=KeyLevel.LINE)
     return [
-        replace(curve_text.list_table([]), caption="without APPLICATION"),
+        replace(application_list.list_table([]), caption="without APPLICATION"),
         replace(
             curve_text.curve_table(nothing, Energy(), 0.0, every=True), caption="of APPLICATION"
         ),
@@ -189,7 +189,7 @@ def _print_list(tables: "Sequence[PredictionTable]", args: argparse.Namespace) -
     if args.json:
         print(json_text(tables))
     elif args.all or args.parsable2:
-        command_context.print_table(curve_text.list_table(tables), args)
+        command_context.print_table(application_list.list_table(tables), args)
     else:
         options = command_context.table_options(args)
         print(curve_screen.list_on_screen(tables, options, width=terminal_width()))
@@ -210,7 +210,7 @@ def _print(
             table = curve_text.curve_table(one, energy, time.time(), every=True)
             print(table.parsable(command_context.table_options(args)))
         return
-    shown = tables if args.all or args.on else curve_text.each_once(tables)
+    shown = tables if args.all or args.on else application_list.each_once(tables)
     if len(shown) > 1 and not (args.all or args.on or args.plot):
         print(_choice(shown, args))
         return

@@ -19,7 +19,14 @@ from slurm_plugin.experiments.transfer_command import transfer_table
 from slurm_plugin.protocol.advice_messages import Advice, LayoutRow, PartitionRow
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.protocol.status_messages import WaitRow
-from slurm_plugin.reports import advice_text, curve_text, replay_text, sheets, waste_text
+from slurm_plugin.reports import (
+    advice_text,
+    application_list,
+    curve_text,
+    replay_text,
+    sheets,
+    waste_text,
+)
 from slurm_plugin.reports.queue_table import queue_table
 from slurm_plugin.store_access import load_tables, open_store
 from slurm_plugin.stored_advice.advise import advise_usual
@@ -41,7 +48,7 @@ def test_of_applications_and_advice(config):
     with open_store(config) as store:
         tables = load_tables(store)
         made = [advise_usual(store, one, config, now_s=time.time()) for one in tables]
-    check_all_forms(curve_text.list_table(tables))
+    check_all_forms(application_list.list_table(tables))
     for one in tables[:5]:
         check_all_forms(curve_text.curve_table(one, config.energy, 0.0, every=True))
     advised = [found[1] for found in made if found and found[1].rows]

@@ -12,7 +12,7 @@ from predictor.tables.run_facts import change_of
 from predictor.types import Point, Verdict
 from sacct_ingest.runs.layout import Layout, Unit
 from slurm_plugin.config.settings import Energy
-from slurm_plugin.reports import curve_text
+from slurm_plugin.reports import application_list, curve_text
 from slurm_plugin.text.table_columns import TableOptions
 from slurm_plugin.web.data import entry_of
 
@@ -100,7 +100,7 @@ def test_summary_puts_the_best_recorded_first(observed):
         recorded(label="few", key="b", runs=3, observed=observed),
         recorded(label="many", key="c", runs=50),
     ]
-    lines = curve_text.list_table(tables).text().splitlines()
+    lines = application_list.list_table(tables).text().splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["many", "few", "refused"]
     assert ("2-16" if observed else "-") in lines[2].split()
 
@@ -124,7 +124,7 @@ def test_counts_beyond_the_cluster_are_left_out(fields, largest, most):
 def test_the_list_has_the_counts_that_were_run_not_those_asked_for():
     tried = (Longest(2, 1800.0), Longest(4, 900.0))
     one = recorded(observed=(Point(8, 600.0),), longest=tried)
-    _, line = curve_text.list_table([one]).text().splitlines()
+    _, line = application_list.list_table([one]).text().splitlines()
     assert "2-4" in line.split()
     assert entry_of(row_of(one), off=False).nodes == {2, 4}
 
@@ -133,37 +133,37 @@ def test_an_application_is_listed_once():
     """By its script and by its command line: the same runs."""
     line = recorded(label="ada/wrf", level="line", key="aaaaaaaaaa", runs=20)
     script = recorded(label="ada/wrf", level="script", key="bbbbbbbbbb", runs=12)
-    assert len(curve_text.list_table([line, script]).text().splitlines()) == 2
+    assert len(application_list.list_table([line, script]).text().splitlines()) == 2
     elsewhere = recorded(
         label="ada/wrf", level="script", key="cc", runs=3, observed=(Point(64, 1.0), Point(99, 1.0))
     )
-    assert len(curve_text.list_table([line, elsewhere]).text().splitlines()) == 3
+    assert len(application_list.list_table([line, elsewhere]).text().splitlines()) == 3
 
 
 def test_an_application_with_a_tag_is_listed_by_it():
     tag = recorded(label="ada/wrf/d02", level="tag", key="ada/wrf/d02", last_s=5.0)
     line = recorded(label="ada/wrf", level="line", key="aaaaaaaaaa", last_s=5.0)
     assert [
-        one.split()[0] for one in curve_text.list_table([line, tag]).text().splitlines()[1:]
+        one.split()[0] for one in application_list.list_table([line, tag]).text().splitlines()[1:]
     ] == ["ada/wrf/d02"]
     newer = recorded(label="ada/wrf", level="line", key="aaaaaaaaaa", last_s=6.0)
-    assert len(curve_text.list_table([newer, tag]).text().splitlines()) == 3
+    assert len(application_list.list_table([newer, tag]).text().splitlines()) == 3
 
 
 def test_arguments_tell_applications_of_one_name_apart():
     one = recorded(label="ada/wrf", level="line", key="aaaaaaaaaa", command="wrf.sh d01.in")
     other = recorded(label="ada/wrf", level="line", key="bbbbbbbbbb", command="wrf.sh d02.in")
-    text = curve_text.list_table([one, other]).text()
+    text = application_list.list_table([one, other]).text()
     assert ["wrf.sh d01.in" in line for line in text.splitlines()].count(True) == 1
     assert "wrf.sh d02.in" in text
-    assert "wrf.sh" not in curve_text.list_table([one]).text()
-    assert "aaaaaaaa" not in curve_text.list_table([one]).text()
+    assert "wrf.sh" not in application_list.list_table([one]).text()
+    assert "aaaaaaaa" not in application_list.list_table([one]).text()
 
 
 def test_keys_tell_apart_what_nothing_else_does():
     one = recorded(label="ada/wrf", level="script", key="aaaaaaaaaa", command="wrf.sh")
     other = recorded(label="ada/wrf", level="script", key="bbbbbbbbbb", command="wrf.sh")
-    text = curve_text.list_table([one, other]).text()
+    text = application_list.list_table([one, other]).text()
     assert "script aaaaaaaa" in text
     assert "script bbbbbbbb" in text
 
@@ -176,7 +176,7 @@ def test_layouts_tell_parts_apart_under_one_name():
     options = TableOptions(form="application,details", header=False)
     lines = sorted(
         " ".join(one.split())
-        for one in curve_text.list_table([whole, own]).text(options).splitlines()
+        for one in application_list.list_table([whole, own]).text(options).splitlines()
     )
     assert lines == ["ada/wrf 8 tasks on each node", "ada/wrf all layouts"]
 
@@ -184,20 +184,19 @@ def test_layouts_tell_parts_apart_under_one_name():
 def test_columns_order_and_titles_can_be_chosen():
     tables = [recorded(label="few", key="a", runs=3), recorded(label="many", key="b", runs=50)]
     options = TableOptions(form="runs,application", sort="runs", header=False)
-    assert [line.split() for line in curve_text.list_table(tables).text(options).splitlines()] == [
-        ["3", "few"],
-        ["50", "many"],
-    ]
+    assert [
+        line.split() for line in application_list.list_table(tables).text(options).splitlines()
+    ] == [["3", "few"], ["50", "many"]]
     options = TableOptions(form="runs", sort="-runs")
-    assert curve_text.list_table(tables).text(options).split() == ["runs", "50", "3"]
-    assert curve_text.list_table(tables).parsable(options) == "runs\n50\n3"
+    assert application_list.list_table(tables).text(options).split() == ["runs", "50", "3"]
+    assert application_list.list_table(tables).parsable(options) == "runs\n50\n3"
 
 
 def test_a_list_of_long_names_fits_the_terminal():
     tables = [
         recorded(label=f"ada/{'long' * 20}", key=key, command=f"{'x' * 90} {key}") for key in "ab"
     ]
-    text = curve_text.list_table(tables).text(width=80)
+    text = application_list.list_table(tables).text(width=80)
     assert max(map(len, text.splitlines())) <= 80
     assert "+" in text
 
