@@ -1,6 +1,8 @@
 """What sbatch will do with a job is what advice says: on its count, or on one that it announces."""
 
 import itertools
+import re
+from math import ceil
 
 import pytest
 from msgspec.structs import replace
@@ -9,10 +11,14 @@ from predictor.stored_table import decode
 from sacct_ingest.records import CURVE_LEVELS
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import Store
+from sacct_ingest.text.durations import duration_text
+from sacct_ingest.text.slurm_text import parse_time_limit
 from slurm_plugin.config.setting_types import Mode, TimeUse
 from slurm_plugin.config.settings import Config, TimeLimit
 from slurm_plugin.decision.service import DecisionService
+from slurm_plugin.protocol.query_messages import Explanation
 from slurm_plugin.protocol.request_messages import HookLevel
+from slurm_plugin.reports.why_text import explain
 from slurm_plugin.slurm.cluster_state import Cluster, Partition
 from slurm_plugin.slurm.job_request import make_job
 from slurm_plugin.slurm.node_pool import NodeGroup, NodePool, profile
@@ -28,6 +34,10 @@ RANGES = {
     Unit.CPUS: [{"comment": "nimo:tasks=1-16"}, {"comment": "nimo:cpus=1-16"}],
     Unit.GPUS: [{"comment": "nimo:gpus=1-2"}],
 }
+
+#: Memory of advice is a multiple of so many MiB.
+ROUNDED_MIB = 100
+DAY_MIN = 1440
 
 
 def view(free):
@@ -63,8 +73,11 @@ def view(free):
     )
 
 
-def submitted(path, mode, learn):
-    """Each job with the advice on it, and the answer and record of its submission."""
+def submitted(path, mode, learn, **more):
+    """Each job with the advice on it, and the answer and record of its submission.
+
+    more: options that it asks for in place of those of its runs.
+    """
     config = Config(
         cluster="pine", store=f"sqlite:///{path}", mode=mode, time_limit=TimeLimit(use=TimeUse.SET)
     )
@@ -73,7 +86,7 @@ def submitted(path, mode, learn):
         usual = [(table, usual_job(table, last_runs(store, table))) for table in tables]
         for (table, one), free in itertools.product(usual, (NODES, NODES // 2)):
             for size in RANGES[table.unit] if one else ():
-                options = {**one.options, **size}
+                options = {**one.options, **size, **more}
                 if not learn:
                     options["comment"] = f"{options.get('comment', 'nimo:')},learn=off"
                     options["comment"] = options["comment"].replace(":,", ":")
@@ -116,3 +129,37 @@ def test_who_only_advises_announces_nothing(tmp_path_factory):
     made = list(submitted(path, Mode.ADVISE, learn=True))
     assert made
     assert {advice.submit_text for _, advice, *_ in made} == {""}
+
+
+def limit_of(advice):
+    found = re.search(r"--time=(\S+)", advice.time_directive)
+    return parse_time_limit(found[1]) // 60 if found else None
+
+
+def test_what_sbatch_sets_and_nimo_why_says_is_the_advice(tmp_path_factory):
+    """Count and limit, and no less memory, which sbatch takes off step by step.
+
+    A limit that is set keeps a share of the one that the job asks for.
+    """
+    counts, limits = 0, 0
+    for seed in random_stores.SEEDS:
+        path = random_stores.filled(tmp_path_factory.getbasetemp(), seed)
+        made = submitted(path, Mode.ENFORCE, learn=False, time=str(DAY_MIN))
+        for job, advice, answer, row, _ in made:
+            if answer.set is None or row.nodes != advice.nodes:
+                continue
+            why = explain(Explanation(decision=row), 4711)
+            if row.action == "set":
+                assert f"NIMO chose {advice.unit.counted(advice.nodes)}:" in why, job
+                counts += 1
+            if (limit := answer.set.time_limit) is not None:
+                floor = ceil(TimeLimit().least_share * DAY_MIN)
+                assert limit == max(limit_of(advice), floor), job
+                assert f"a time limit of {duration_text(60.0 * limit)}" in why
+                limits += 1
+            if (given := answer.set.min_mem_per_node) is not None:
+                advised = re.search(r"\d+", advice.memory_directive)
+                assert not advised or given > int(advised[0]) - ROUNDED_MIB
+                assert f"--mem={given}M" in why
+    assert counts > 40
+    assert limits > 3
