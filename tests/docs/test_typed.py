@@ -1,17 +1,16 @@
 """What the pages tell to type is typed, on the demo's store."""
 
 import shlex
-import time
-from random import Random
 
 import pytest
 
 from slurm_plugin.cli.nimo import main
-from slurm_plugin.demo.sandbox import HISTORY, DemoSite, prepare
-from slurm_plugin.slurm.job_request import user_name
 from tests.docs.pages import command_lines
+from tests.slurm_plugin.cli import conftest as demo
+from tests.slurm_plugin.cli.test_replay_command import fill
 
 pytestmark = pytest.mark.long
+learned = demo.learned
 #: Commands that only look at the store.
 LOOKING = ("predict", "report", "replay", "prune --dry-run", "config", "hook-path")
 #: Not on every machine.
@@ -29,27 +28,19 @@ TYPED = sorted(
 )
 
 
-@pytest.fixture(scope="module")
-def made_up(tmp_path_factory):
-    """The demo's folder, its history read and learned from."""
-    folder = tmp_path_factory.mktemp("typed") / "demo"
-    site = DemoSite(folder, folder / "nimod.sock")
-    prepare(site, user=user_name(), now_s=time.time(), rng=Random(1))
-    reported = ("--config", str(site.config))
-    assert main(["ingest", *reported, str(folder / HISTORY)]) == 0
-    assert main(["fit", *reported]) == 0
-    return site
-
-
 @pytest.fixture(autouse=True)
-def in_its_folder(made_up, monkeypatch):
-    monkeypatch.chdir(made_up.folder.parent)
-    monkeypatch.setenv("NIMO_CONFIG", str(made_up.config))
-    return made_up.folder.parent
+def in_its_folder(learned, monkeypatch):
+    monkeypatch.chdir(learned.folder.parent)
+    monkeypatch.setenv("NIMO_CONFIG", str(learned.config))
 
 
 @pytest.mark.parametrize("line", TYPED)
-def test_commands_that_look_at_the_store_end_well(line, capsys):
+def test_commands_that_look_at_the_store_end_well(line, capsys, monkeypatch, tmp_path):
+    if line.startswith("nimo replay"):  # of two hundred jobs: the demo's take half a minute each
+        fill(tmp_path / "nimo.db")
+        config = tmp_path / "nimo.yaml"
+        config.write_text(f"store: sqlite:///{tmp_path / 'nimo.db'}\n")
+        monkeypatch.setenv("NIMO_CONFIG", str(config))
     status = main(shlex.split(line)[1:])
     reported = capsys.readouterr()
     assert status == 0, reported.err

@@ -15,9 +15,9 @@ from tests.slurm_plugin.made import NOW
 
 
 @pytest.fixture(scope="module", params=random_stores.SEEDS)
-def jobs(request, tmp_path_factory):
+def jobs(request, of_all_workers):
     """The usual job of each application, with what advises on others like it."""
-    path = random_stores.filled(tmp_path_factory.getbasetemp(), request.param)
+    path = random_stores.filled(of_all_workers, request.param)
     config = Config(
         cluster="pine", store=f"sqlite:///{path}", time_limit=TimeLimit(use=TimeUse.SET)
     )

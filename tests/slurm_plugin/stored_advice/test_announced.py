@@ -104,8 +104,8 @@ def submitted(path, mode, learn, **more):
 
 @pytest.mark.parametrize("learn", [True, False])
 @pytest.mark.parametrize("seed", random_stores.SEEDS)
-def test_the_next_sbatch_does_what_advice_says(seed, learn, tmp_path_factory):
-    path = random_stores.filled(tmp_path_factory.getbasetemp(), seed)
+def test_the_next_sbatch_does_what_advice_says(seed, learn, of_all_workers):
+    path = random_stores.filled(of_all_workers, seed)
     decided, tried = 0, 0
     for job, advice, answer, row, again in submitted(path, Mode.ENFORCE, learn):
         if row.action != "set" or not row.applied:
@@ -124,8 +124,8 @@ def test_the_next_sbatch_does_what_advice_says(seed, learn, tmp_path_factory):
     assert (tried > 5) is learn
 
 
-def test_who_only_advises_announces_nothing(tmp_path_factory):
-    path = random_stores.filled(tmp_path_factory.getbasetemp(), 0)
+def test_who_only_advises_announces_nothing(of_all_workers):
+    path = random_stores.filled(of_all_workers, 0)
     made = list(submitted(path, Mode.ADVISE, learn=True))
     assert made
     assert {advice.submit_text for _, advice, *_ in made} == {""}

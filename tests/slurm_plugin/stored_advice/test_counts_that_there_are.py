@@ -29,8 +29,8 @@ ASKED = {
 
 
 @pytest.mark.parametrize("seed", random_stores.SEEDS)
-def test_no_count_is_named_that_the_cluster_lacks(seed, tmp_path_factory):
-    path = random_stores.filled(tmp_path_factory.getbasetemp(), seed)
+def test_no_count_is_named_that_the_cluster_lacks(seed, of_all_workers):
+    path = random_stores.filled(of_all_workers, seed)
     config = Config(cluster="pine", store=f"sqlite:///{path}")
     asked = 0
     with Store.open(config.store_url) as store:

@@ -49,8 +49,8 @@ def test_the_default_for_each_cpu_counts_by_the_cpus_of_the_job(jobs):
 
 
 @pytest.mark.parametrize("seed", random_stores.SEEDS[:1])
-def test_pages_leave_it_out(seed, tmp_path_factory, tmp_path):
-    path = random_stores.filled(tmp_path_factory.getbasetemp(), seed)
+def test_pages_leave_it_out(seed, of_all_workers, tmp_path):
+    path = random_stores.filled(of_all_workers, seed)
     config, cases = Config(cluster="pine"), 0
     with Store.open(str(shutil.copy(path, tmp_path))) as store:
         for row in [row for row in store.fits.all() if row.level in CURVE_LEVELS]:

@@ -45,9 +45,9 @@ def decoded(advice):
 
 
 @pytest.mark.parametrize("seed", random_stores.SEEDS)
-def test_nimod_and_the_store_say_the_same(seed, tmp_path_factory, tmp_path):
+def test_nimod_and_the_store_say_the_same(seed, of_all_workers, tmp_path):
     """Without nimod by what it left of the nodes in the store, or by what the runs show of them."""
-    path = random_stores.filled(tmp_path_factory.getbasetemp(), seed)
+    path = random_stores.filled(of_all_workers, seed)
     left = shutil.copy(path, tmp_path)
     config = Config(cluster="pine", time_limit=TimeLimit(use=TimeUse.SET))
     cluster, cases = view(random_stores.NODES), 0

@@ -73,9 +73,9 @@ def is_in(range_, nodes):
 
 @pytest.mark.parametrize("free", [0, random_stores.NODES, random_stores.NODES // 2])
 @pytest.mark.parametrize("seed", random_stores.SEEDS)
-def test_who_pastes_the_lines_is_told_to_change_nothing(seed, free, tmp_path_factory):
+def test_who_pastes_the_lines_is_told_to_change_nothing(seed, free, of_all_workers):
     pasted = 0
-    for usual, service in advisors(seed, tmp_path_factory.getbasetemp(), free):
+    for usual, service in advisors(seed, of_all_workers, free):
 
         def advise(options, usual=usual, service=service):
             job = make_job(usual._replace(options=options).fields())

@@ -29,12 +29,12 @@ DEMO = "demo"
 
 
 @pytest.fixture(params=[*random_stores.SEEDS, DEMO])
-def site(request, tmp_path_factory):
+def site(request, of_all_workers):
     """Configuration of a store: of random histories, or the demo's."""
     if request.param == DEMO:
         path = request.getfixturevalue("learned").store
     else:
-        path = random_stores.filled(tmp_path_factory.getbasetemp(), request.param)
+        path = random_stores.filled(of_all_workers, request.param)
     return Config(cluster="pine", store=f"sqlite:///{path}")
 
 
