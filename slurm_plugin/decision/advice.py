@@ -132,7 +132,7 @@ def advice_of(case: Situation, *, others: Callable[[], Sequence[Supply]] = tuple
     )
     advice.asked = base.nodes if base else None
     guess = next(iter(options), None) if table.is_guess else None
-    _say_of_limit(advice, table, request, base or guess)
+    _say_of_limit(advice, case, table, base or guess)
     texts = (
         tasks_text(case.request, (best or base) if own_work else None, queue, now_s=case.now_s),
         advice.size_text,
@@ -403,16 +403,17 @@ def _recommend(advice: Advice, nodes: int, case: Situation, margin: float) -> No
 
 
 def _say_of_limit(
-    advice: Advice, table: PredictionTable, request: Request, shown: Option | None
+    advice: Advice, case: Situation, table: PredictionTable, shown: Option | None
 ) -> None:
-    """Say whether the time limit of a job holds what is predicted, and of a guess how to learn.
+    """Say whether limit and memory of a job hold what is predicted, and of a guess how to learn.
 
     shown: on the count that is asked for; None: nothing is predicted there.
     """
     if table.is_guess:
-        describe_first_run(advice, request, shown)
+        describe_first_run(advice, case.request, shown)
     elif shown and not advice.limit_text and table.kind is JobKind.WORK:
-        advice.limit_text = messages.short_limit(shown.prediction, request)
+        advice.limit_text = messages.short_limit(shown.prediction, case.request)
+        advice.limit_text = advice.limit_text or messages.memory_text(case, table, shown.nodes)
 
 
 def _memory_directive(case: Situation, table: PredictionTable, size: int, margin: float) -> str:

@@ -251,14 +251,11 @@ def would_end(case: Situation, margin: float) -> Callable[[int], bool]:
 
 
 def short_memory(case: Situation, margin: float) -> list[str]:
-    """Say that the job's memory is less than its runs needed, or than the most useful run needs.
+    """Say that a run which would help most does not fit into the job's memory; none: it does.
 
-    margin: as of `would_end`.  None: neither.
+    margin: as of `would_end`.
     """
     table, supply = case.table, case.supply
-    asked = case.request.asked or case.request.low
-    if table is not None and (beyond := _memory_beyond(case, table, asked)):
-        return [f"Its {beyond}."]
     share = lower_of(case.request.mem_node_bytes, supply.node_mem_bytes if supply else None)
     nodes = next_run(table, supply.most if supply else inf) if table else None
     if table is None or share is None or nodes is None:
@@ -441,6 +438,12 @@ def _time_below_runs(
         return ""
     takes = duration_range(predicted.low_s, predicted.high_s)
     return f"nimo: such runs take {takes}, and the time limit is {duration_text(limit_s)}"
+
+
+def memory_text(case: Situation, table: PredictionTable, nodes: int) -> str:
+    """Sentence of a job that asks for less memory than its runs needed on a count; else empty."""
+    beyond = _memory_beyond(case, table, nodes)
+    return f"Its {beyond}." if beyond else ""
 
 
 def _memory_beyond(case: Situation, table: PredictionTable, nodes: int) -> str:
