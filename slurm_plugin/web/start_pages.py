@@ -107,9 +107,10 @@ def mine(view: View) -> str:
 
     predicted = [(one, tables[one.table_key]) for one in newest if one.table_key in tables]
     jobs = [_Next(one, table, suggestion(view, table)) for one, table in predicted]
+    worst_first = sorted(predicted, key=lambda each: _failed_runs(each[1]), reverse=True)
     failures = [
         (view.application_link(one), sentence(text))
-        for one, table in predicted
+        for one, table in worst_first
         if (text := failures_text(table, name))
     ]
     pairs = view.site.decisions(view.viewer, DecisionSelection(user=name), most=5)
@@ -127,6 +128,12 @@ def mine(view: View) -> str:
         decisions=decisions_table(view, pairs, "My last decisions", empty="none yet"),
         all_decisions=view.link("/decisions", user=name),
     )
+
+
+def _failed_runs(table: PredictionTable) -> tuple[int, int]:
+    """Count the runs that failed one after the other, and all of the latest that did."""
+    failures = table.failures
+    return (failures.runs, failures.often) if failures else (0, 0)
 
 
 class _Next(NamedTuple):

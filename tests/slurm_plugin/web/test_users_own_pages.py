@@ -111,6 +111,54 @@ def test_runs_that_failed_stand_first_on_the_page_of_their_user_alone(ask, store
     assert "failed after" not in Tags(ask("/mine", "bob", own("bob")).text).text
 
 
+def test_the_page_of_a_user_says_what_failed_then_what_to_ask_for_then_what_waits(ask, store_path):
+    """The page as a whole: headings, sentences and cells, in the order in which they are read."""
+    some = Failures(0, 3, 9, 3.0, 90.0, 1, 300)
+    row = Failures(5, 5, 9, 3.0, 3.0, 2, 299)
+    with Store.open(str(store_path)) as store:
+        made = [
+            table(level="line", key=key, label=f"ada/{key}", owner="ada", failures=failures)
+            for key, failures in (("align", some), ("fold", None), ("solve", row))
+        ]
+        store.fits.replace([row_of(each) for each in made])
+    waits = Waits(
+        made_s=time.time() - 60,
+        rows=[WaitRow(job_id=77, user="ada", name="wrf", partition="batch", nodes=4, start_s=2e9)],
+    )
+    shown = Tags(ask("/mine", "ada", own("ada"), service=Service(waits=lambda _: waits)).text)
+    text = " ".join(shown.text.split())
+    text = text[text.index("sees own jobs") :].removeprefix("sees own jobs ")
+    # Moments are the clock's.
+    text = re.sub(r"\d\d-\d\d \d\d:\d\d", "MM-DD hh:mm", text)
+    expected = """
+My jobs
+ada/solve: The last 5 runs failed after 3 s (exit 2); the last output was in slurm-299.out.
+ada/align: 3 of the last 9 runs failed after 3 s to 1.5 min (exit 1); the last output was in
+slurm-300.out.
+What to ask for
+What the next job of each application should ask for
+application runs count takes about line to paste
+ada/align 10 - - not enough runs yet
+ada/fold 10 - - not enough runs yet
+ada/solve 10 - - not enough runs yet
+"""
+    assert text.startswith(" ".join(expected.split()))
+    waiting = """
+My waiting jobs
+Queue forecast updated 1 min ago.
+When they start
+job partition name nodes starts not before by reason
+77 batch wrf 4 MM-DD hh:mm - -
+Half of such jobs have started by "starts", nine in ten between "not before" and "by".
+"""
+    assert " ".join(waiting.split()) in text
+    order = [
+        text.index(words) for words in ("My waiting jobs", "My last decisions", "A new script")
+    ]
+    assert order == sorted(order)
+    assert not re.search(r"\bNone\b|\bnan\b|[a-z]_[a-z]", text)
+
+
 def test_users_see_what_of_their_own_node_hours_bought_nothing(ask, store_path, monkeypatch):
     joined(store_path, user="ada", state=JobState.NODE_FAIL, elapsed_s=3600.0)
     text = Tags(ask("/mine", "ada", own("ada")).text).text
