@@ -143,6 +143,15 @@ def test_install_use_upgrade_remove_purge(deb, newer, system):
     assert not system.exists("/var/lib/nimo")
 
 
+def test_a_user_nimo_of_the_site_is_taken(deb, system):
+    """As from a directory service, with an id that is not a system user's."""
+    system.run("userdel", "nimo", check=False)
+    system.run("useradd", "--uid", "7734", "--create-home", "nimo")
+    install(system, deb)
+    assert system.run("id", "-u", "nimo").stdout == "7734\n"
+    assert system.run("stat", "-c", "%U:%G %a", "/var/lib/nimo").stdout == "nimo:nimo 750\n"
+
+
 @pytest.mark.skipif(not WHOLE, reason="make test-deb tries the whole package")
 def test_the_demo_runs_as_installed(deb, system):
     install(system, deb)
