@@ -257,7 +257,7 @@ def for_layout(table: PredictionTable, layouts: tuple[Layout, ...]) -> Predictio
     asked = str(next(alike, layouts[0])) or _NOTHING
     if any(one.shape for one in runs):
         several = any(one.shape for one in layouts)
-        asked = "components that cannot be compared here" if several else "another shape"
+        asked = "other components" if several else "another shape"
     had = " or ".join(str(one) or _NOTHING for one in runs)
     return replace(
         table,

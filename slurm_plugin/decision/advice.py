@@ -209,7 +209,7 @@ def _name_limit(
     _put_limit(advice, limits, case)
     if limits and advice.time_directive and basis.speaks:
         reserved = reservation_text(case, queue, nodes, basis.own_s, limits)
-        each = "It belongs into each component." if case.request.fixed is Reason.HET else ""
+        each = "Give each component this limit." if case.request.fixed is Reason.HET else ""
         advice.time_text = " ".join(filter(None, (each, basis.text(nodes, limits), reserved)))
 
 

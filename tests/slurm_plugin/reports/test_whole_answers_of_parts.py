@@ -5,13 +5,16 @@ from dataclasses import replace
 
 import pytest
 
+from predictor.facts import Failures
 from predictor.types import Verdict
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.reports.advice_text import render
-from tests.slurm_plugin.decision import test_gpu_types, test_node_types, test_sizes
+from tests.slurm_plugin.decision import test_gpu_types, test_het_jobs, test_node_types, test_sizes
+from tests.slurm_plugin.decision.submitting import advisor
 from tests.slurm_plugin.made import NOW
 from tests.slurm_plugin.reports.test_whole_answers import SAME_ENDS, WIDTH
 
+_FAILURES = Failures(5, 5, 20, 3.0, 3.2, 2, 299)
 _TWO_GPUS = {"tres_per_job": "gres/gpu:2", "cpus_per_task": 8, "min_cpus": 8}
 _FOUR_CPUS = {"cpus_per_task": 4, "min_cpus": 4}
 _FOUR_TASKS = {"num_tasks": 4, "cpus_per_task": 2, "min_cpus": 8}
@@ -45,6 +48,13 @@ def of_places(verdict=Verdict.RELIABLE, runs=2, **asked):
 
 def of_gpu_types(asked="gres/gpu:2"):
     return test_gpu_types.advised(tres_per_node=asked, partition="gpu")
+
+
+def of_components(*words, runs=10, failures=None):
+    learned = [
+        replace(one, failures=failures) for one in test_het_jobs.tables((1, 1), (2, 2), runs=runs)
+    ]
+    return advisor(tables=learned).advise(test_het_jobs.asked(*words), now_s=NOW)
 
 
 #: By their situation: an advice, and all that is printed before the tables.
@@ -125,6 +135,39 @@ About 1 h on 1 CPU (9 of 10 runs: 56 min to 1.1 h); starts at once. Ask for:
 
 This limit rests on 10 runs: the longest ones may need more.
 All its runs used one CPU, so one CPU is enough.
+""",
+    ),
+    "components": (
+        of_components(*test_het_jobs.ALIKE),
+        """\
+About 10 min on 3 nodes (9 of 10 runs: 8.9 to 11 min); starts at once. Ask for:
+#SBATCH --time=00:15:00 --time-min=00:14:00
+
+Give each component this limit.
+The components of a heterogeneous job keep what they ask for.
+""",
+    ),
+    "components whose runs failed, with too short a limit": (
+        of_components("-N1", "-t5", ":", "-N2", "-t5", failures=_FAILURES),
+        """\
+About 10 min on 3 nodes (9 of 10 runs: 8.9 to 11 min); starts at once. Ask for:
+#SBATCH --time=00:15:00 --time-min=00:14:00
+
+The last 5 runs failed after 3 s (exit 2); the last output was in slurm-299.out.
+Such runs take 8.9 to 11 min, and the time limit is 5 min.
+Give each component this limit.
+""",
+    ),
+    "other components than those that ran": (
+        of_components("-t", "120", "-N1", ":", "-N3"),
+        """\
+There are run times, but no scaling curve yet.
+
+All runs had components of 1 node, 1 CPU + 2 nodes, 2 CPUs, this job has other
+components: their run times do not apply.
+The components of a heterogeneous job keep what they ask for.
+
+alice/solve, 10 runs.
 """,
     ),
     "two types of GPUs": (
