@@ -72,9 +72,9 @@ def test_a_page_shows_what_nimo_advise_says_of_the_same_request(site, ask, tmp_p
         assert options_of(said) == options_of(advice), usual.words
         page = ask(f"/application?level={table.level}&key={quote(table.key)}&counts=all", of=site)
         text = words_of(page)
-        shown = re.search(r"Ask for: (.*?) (?:\(about|This is)", text)
+        shown = re.search(r"Ask for: (.*?) (?:\(about|For a job)", text)
         assert (shown[1] if shown else "") == options_of(said)
-        assert f"advice on a job with {usual.words}" in text
+        assert f"For a job that asks for {usual.words}" in text
         seen += 1
     assert seen > 2
 
