@@ -56,6 +56,18 @@ def test_every_page_is_whole_without_the_script_and_quiet_with_it(browser, site)
     assert browser.console == []
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_wide_table_shows_on_a_phone_that_it_goes_on(browser, site, dark):
+    shade = "getComputedStyle(document.querySelector('.scroll')).backgroundAttachment"
+    for width, shown in ((390, "local, scroll"), (1024, "scroll")):
+        browser.look(f"{site}/queue", width=width, dark=dark, script=False)
+        assert browser.run(shade) == shown
+    browser.look(f"{site}/queue", width=390, script=False)
+    browser.send("Emulation.setEmulatedMedia", media="print")
+    assert browser.run(shade) == "scroll", "print has no shade"
+    browser.send("Emulation.setEmulatedMedia", media="")
+
+
 def test_a_line_to_paste_is_copied(browser, site):
     browser.look(f"{site}/mine")
     line = "#SBATCH --comment=nimo:app=NAME"
