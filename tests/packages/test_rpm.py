@@ -40,6 +40,12 @@ def test_the_newest_entry_of_its_changelog_is_this_version():
     assert entry.endswith(f" - {parsed('-q', '--qf', '%{version}')}-1")
 
 
+def test_lines_of_its_description_fit_a_terminal():
+    assert [
+        line for line in parsed("-q", "--qf", "%{description}").splitlines() if len(line) > 80
+    ] == []
+
+
 def test_it_lists_all_files_that_are_staged(tmp_path):
     root = tmp_path / "root"
     stage.stage(
