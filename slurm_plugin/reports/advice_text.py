@@ -271,7 +271,7 @@ def _limit(name: str, title: str, worth: int = cols.ON_REQUEST) -> cols.Column:
 def _limit_text(row: Row) -> str:
     """Write the limit to ask for, or that the job's own one does."""
     if row.limit_s is None:
-        return "own" if row.keeps_limit else "-"
+        return "as asked" if row.keeps_limit else "-"
     return cols.LIMIT(row.limit_s)
 
 
@@ -378,7 +378,7 @@ def _columns(advice: Advice, now_s: float) -> list[cols.Column]:
             as_text=cols.LIMIT,
             show=_limit_text,
             worth=if_any(5, there=any(row.limit_s for row in advice.rows)),
-            meaning="time limit to ask for; own: the limit that is asked for does",
+            meaning="time limit to ask for; as asked: the present one is long enough",
         ),
         _limit("time_min_s", "time-min"),
         cols.Column(

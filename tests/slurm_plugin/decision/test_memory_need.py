@@ -82,12 +82,13 @@ def filed(made):
     return replace(made, level="line", key=identity_of(job()).key(KeyLevel.LINE))
 
 
-def test_what_ended_other_jobs_of_the_name_says_nothing_of_a_command_that_never_ran():
+def test_sbatch_says_nothing_of_limits_that_other_jobs_of_the_name_reached():
     guess = history(limit_reached=TIME)
     service = advisor(tables=[guess], look=cluster(PART), mode=Mode.ADVISE)
     asked = job(min_nodes=4, max_nodes=4, time_limit=10)
     assert submit(service, asked)[0].message == ""
-    assert service.advise(asked, now_s=NOW).limit_text == ""
+    advised = service.advise(asked, now_s=NOW).limit_text
+    assert advised == "Its time limit of 10 min may be short: some such jobs take all of it."
 
 
 @pytest.mark.parametrize(
