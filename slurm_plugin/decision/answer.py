@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from predictor.application.request import for_request
 from sacct_ingest.records import DecisionRow, seconds_of
 from sacct_ingest.runs.input_sizes import from_text
 from sacct_ingest.runs.layout import Unit
@@ -14,6 +15,8 @@ from slurm_plugin.decision import messages
 from slurm_plugin.decision.adjustment import change_of, lines_of
 from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.levers.all_levers import tag_texts
+from slurm_plugin.decision.limit_advice import basis_of, limits_to_ask
+from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.policy import Action, Decision
 from slurm_plugin.decision.situation import Situation
 from slurm_plugin.protocol.decision_messages import Answer, Change
@@ -45,7 +48,7 @@ def permitted(case: Situation, decided: Decision) -> Answer:
     problems = [
         *_failed(case),
         *(f"nimo: {line}" for line in due),
-        *messages.short_of(case, chosen, answer.set),
+        *messages.short_of(case, chosen, answer.set, _limit_advised_s(case, decided, chosen)),
     ]
     if mode is Mode.ADVISE and not (due and decided.reason in MISSED):
         lines.insert(0, messages.at_submission(decided, request))
@@ -54,6 +57,22 @@ def permitted(case: Situation, decided: Decision) -> Answer:
     lines += [f"nimo: {one}" for one in tag_texts(case, decided)]
     answer.message = "\n".join(filter(None, (*problems, *lines)))
     return answer
+
+
+def _limit_advised_s(case: Situation, decided: Decision, chosen: Option | None) -> float:
+    """Give the time limit, in seconds, that advice names on a count after runs that reached theirs.
+
+    0: it names none, or no run reached one.
+
+    chosen: the count that the job gets; None: unknown.
+    """
+    table = case.table
+    if table is None or table.limit_reached is None or chosen is None:
+        return 0.0
+    if decided.request is not None:
+        table = for_request(table, decided.request.nodes, case.request.given)
+    limits = limits_to_ask(chosen, basis_of(case, decided, table))
+    return limits.limit_s if limits else 0.0
 
 
 def _failed(case: Situation) -> list[str]:

@@ -93,7 +93,7 @@ def limit_reached(
         if limit_s > ended.limit:
             return ""
         # A limit that ended earlier runs would not do either, however little this job asks for.
-        next_s = beyond_reached(ended, max(limit_s, ended.limit), often=often)
+        next_s = beyond_reached(ended, max(limit_s, ended.limit))
         longer = _longer_limit(case, table, nodes, limit_s, next_s, advised_s)
         reached = f"{last} reached their time limit of {duration_text(ended.limit)}"
         return longer and f"{reached}; {longer}"
@@ -104,9 +104,12 @@ def limit_reached(
     return f"{last} ran out of memory with {int(ended.limit) // _MIB}M; {more}"
 
 
-def beyond_reached(ended: LimitReached, limit_s: float, *, often: bool = True) -> float:
-    """Time limit in seconds to ask for in place of one that ended runs; often: some were longer."""
-    return whole_minutes(limit_s * (1.5 if often and ended.often > ended.runs else 2.0))
+def beyond_reached(ended: LimitReached, limit_s: float) -> float:
+    """Time limit in seconds to ask for in place of one that ended runs.
+
+    Half as much again does where some runs did not need it all.
+    """
+    return whole_minutes(limit_s * (1.5 if ended.often > ended.runs else 2.0))
 
 
 def _longer_limit(
@@ -403,18 +406,22 @@ def unused_gpus_text(request: Request, table: PredictionTable) -> str:
     )
 
 
-def short_of(case: Situation, option: Option | None, written: Change | None) -> list[str]:
+def short_of(
+    case: Situation, option: Option | None, written: Change | None, advised_s: float = 0.0
+) -> list[str]:
     """Lines for a user whose job asks for less time or memory than its runs took or needed.
 
     A limit that ended the last runs goes before what one of them took.
 
     option: the count that the job gets; None: unknown.
     written: what is written into it.
+    advised_s: time limit in seconds that the job is advised otherwise; 0: none.
     """
     table = case.table
     if table is None:
         return []
-    reached = limit_reached(case, option.nodes if option else None, written)
+    nodes = option.nodes if option else None
+    reached = limit_reached(case, nodes, written, advised_s=advised_s)
     ended = table.limit_reached.state if table.limit_reached and reached else None
     time = memory = reached
     if ended != JobState.TIMEOUT:

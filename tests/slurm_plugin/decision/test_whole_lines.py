@@ -4,6 +4,8 @@ import re
 from itertools import product
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from predictor.facts import Failures, LimitReached
 from predictor.memory import Memory
@@ -23,7 +25,7 @@ this count costs least: wait, run time and the delay of queued jobs
 _ON_TEN = "nimo: this job runs on 10 nodes instead of 16\n"
 _SHORT = "nimo: such runs take 15 to 18 min, and the time limit is 5 min\n"
 _REACHED = """\
-nimo: the last 3 runs of this job reached their time limit of 10 min; ask for --time=00:19:00
+nimo: the last 3 runs of this job reached their time limit of 10 min; ask for --time=00:23:00
 """
 _LITTLE = "nimo: its runs needed up to 158M on a node, and it asks for 80M\n"
 _NO_MEMORY = "nimo: the last 3 runs of this job ran out of memory with 158M; ask for --mem=316M\n"
@@ -125,3 +127,21 @@ def test_a_better_count_says_when_it_starts_where_the_request_starts_at_another_
         "17 min; on 1 it starts at once and runs 1 h; runs on the count that it would get had too "
         "little memory"
     )
+
+
+@given(
+    run_s=st.floats(60.0, 20_000.0),
+    share=st.floats(0.3, 1.0),
+    runs=st.integers(2, 5),
+    longer=st.integers(0, 5),
+    minutes=st.integers(1, 200),
+)
+def test_sbatch_asks_for_the_limit_that_is_advised(run_s, share, runs, longer, minutes):
+    reached = LimitReached("TIMEOUT", runs, share * run_s, runs + longer, 12)
+    known = table(lambda _: run_s, limit_reached=reached)
+    asked = job(min_nodes=4, max_nodes=4, time_limit=minutes)
+    service = advisor(mode=Mode.ADVISE, tables=[known], look=_IDLE)
+    lines = re.findall(r"ask for --time=(\S+)", submit(service, asked)[0].message)
+    if lines:
+        advice = service.advise(asked, now_s=NOW)
+        assert lines == re.findall(r"--time=(\S+)", advice.time_directive)
