@@ -360,6 +360,7 @@ class Outlooks:
         starts: dict[int, estimate.WaitEstimate] = {}
         tasks: dict[int, TaskStarts] = {}
         uses: list[QueueUse] = []
+        reserved = {job.job_id for job in raw.jobs if job.reserved}
         correction = self.corrections.regression()
         for queue in queues(
             raw,
@@ -398,6 +399,9 @@ class Outlooks:
             # What came of other waits moves no job before it may start.
             begins_s = {job.number: job.begin_s for job in forward.front}
             for job, draws in forward.starts_s.items():
+                if job in reserved:
+                    # It waits for the end of a reservation, which does not move.
+                    begins_s[job] = max(begins_s[job], min(draws))
                 # As those of new ones are corrected.
                 of = class_for(name, draws, shares[job], made_s=cluster.taken_s, waiting=waiting)
                 starts[job] = self.corrections.record.estimate(draws, of).after(begins_s[job])
