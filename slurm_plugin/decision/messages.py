@@ -15,7 +15,7 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.text.durations import duration_range, duration_text, slurm_time
 from slurm_plugin.decision import sizes
-from slurm_plugin.decision.allowed_counts import is_own_work, is_serial
+from slurm_plugin.decision.allowed_counts import is_otherwise, is_own_work, is_serial
 from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.memory_need import memory_floor
 from slurm_plugin.decision.node_options import Option
@@ -285,6 +285,8 @@ def verdict_text(table: PredictionTable, nodes: int | None = None) -> str:
         return f"Low confidence: based on {guessed_from(table)}, not on this application."
     if is_serial(table):
         return "All runs used one CPU: no run shows what more would do."
+    if is_otherwise(table):
+        return "There is no prediction for this layout."
     if not table.is_curve:
         return _without_curve(table)
     if nodes is not None and table.verdict is not verdict_at(table, nodes):

@@ -108,7 +108,7 @@ This limit rests on 10 runs: the longest ones may need more.
     "runs of another layout": (
         of_tasks(test_sizes.THREADS),
         """\
-There are too few runs for a prediction.
+There is no prediction for this layout.
 
 All runs had 1 task in all on 1 node, this job has 4 tasks in all: their run
 times do not apply.
@@ -161,7 +161,7 @@ Give each component this limit.
     "other components than those that ran": (
         of_components("-t", "120", "-N1", ":", "-N3"),
         """\
-There are run times, but no scaling curve yet.
+There is no prediction for this layout.
 
 All runs had components of 1 node, 1 CPU + 2 nodes, 2 CPUs, this job has other
 components: their run times do not apply.
