@@ -128,8 +128,16 @@ class HeldJobs:
 
     def cancel(self, *job_ids: int, waiting: bool = False) -> None:
         """End jobs; where that is asked for only if they have not begun."""
-        only = ["--state=PENDING"] if waiting else []
-        self._ask(["scancel", "--quiet", *only, *map(str, job_ids)])
+        ids = [str(job_id) for job_id in job_ids]
+        if not waiting:
+            self._ask(["scancel", "--quiet", *ids])
+            return
+        try:
+            self._ask(["scancel", "--state=PENDING", *ids])
+        except SlurmError as error:
+            # So Slurm calls one that has begun or ended; those that wait are cancelled all the same.
+            if "Invalid job id" not in str(error):
+                raise
 
     def update(self, job_id: int, values: Mapping[str, str]) -> bool:
         """Change a job that waits, by scontrol's words; tell whether Slurm did."""

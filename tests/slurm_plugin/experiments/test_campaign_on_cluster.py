@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from slurm_plugin.experiments.held_jobs import HeldJobs
 from tests.cluster.nimod import Nimod, hooks_for
 from tests.conftest import scratch_directory
 from tests.processes import wait_until
@@ -121,3 +122,23 @@ def test_an_ended_campaign_leaves_no_job_and_a_killed_one_loses_none(nimo, kind,
     runs = [one["job_id"] for one in runs_of(json.loads((work / path).read_text()))]
     assert len(runs) == len(set(runs))
     assert {str(one) for one in runs} >= set(left)
+
+
+def test_what_has_begun_or_ended_is_not_cancelled_as_waiting(nimo, monkeypatch):
+    cluster = nimo.cluster
+    for name, value in cluster.env.items():
+        monkeypatch.setenv(name, value)
+    waits, runs, ended = (
+        cluster.sbatch("-t1", *hold, f"--wrap=sleep {seconds}")
+        for hold, seconds in ((["--hold"], 1), ([], 50), ([], 0))
+    )
+    wait_until(
+        lambda: queue(cluster, "RUNNING") == [str(runs)] and str(ended) not in queue(cluster),
+        what="one job that runs and one that has ended",
+    )
+    jobs = HeldJobs()
+    jobs.cancel(ended, waiting=True)
+    jobs.cancel(runs, waits, waiting=True)
+    assert queue(cluster) == [str(runs)]
+    jobs.cancel(runs, ended)
+    wait_until(lambda: not queue(cluster), what="an empty queue")
