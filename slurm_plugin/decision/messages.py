@@ -285,9 +285,7 @@ def verdict_text(table: PredictionTable, nodes: int | None = None) -> str:
         return f"Low confidence: based on {guessed_from(table)}, not on this application."
     if is_serial(table):
         return "All runs used one CPU: no run shows what more would do."
-    if is_otherwise(table):
-        return "There is no prediction for this layout."
-    if not table.is_curve:
+    if is_otherwise(table) or not table.is_curve:
         return _without_curve(table)
     if nodes is not None and table.verdict is not verdict_at(table, nodes):
         return f"{_OPENINGS[verdict_at(table, nodes)]} on {table.unit.counted(nodes)}."
@@ -302,6 +300,8 @@ def verdict_text(table: PredictionTable, nodes: int | None = None) -> str:
 
 
 def _without_curve(table: PredictionTable) -> str:
+    if is_otherwise(table):
+        return "There is no prediction for this layout."
     if any(one.name == "unbounded" for one in table.problems):
         return "There is no median run time: too many runs were cut off."
     if table.change is None or not table.change.learnt:

@@ -135,7 +135,7 @@ class HeldJobs:
         try:
             self._ask(["scancel", "--state=PENDING", *ids])
         except SlurmError as error:
-            # So Slurm calls one that has begun or ended; those that wait are cancelled all the same.
+            # Slurm says so of one that has begun or ended; it cancels those that wait.
             if "Invalid job id" not in str(error):
                 raise
 
