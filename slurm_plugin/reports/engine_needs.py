@@ -244,8 +244,8 @@ def _spared_s(run: BacktestedRun) -> float:
 def _over(rows: Sequence[RunRow], times: _Amounts, memory: _Amounts, share: float) -> str:
     """Say what is beyond all that was seen; empty: nothing."""
     said = []
-    if times.quantile(share) is None:
-        cut_off = [one for one in map(evidence_of, rows) if one.run_time is Says.AT_LEAST]
+    cut_off = [one for one in map(evidence_of, rows) if one.run_time is Says.AT_LEAST]
+    if cut_off and times.quantile(share) is None:
         limited = sum(row.state.out_of_time for row in rows)
         how = "reached their limit" if limited == len(cut_off) else "were cut off"
         longest_s = max(one.elapsed_s for one in cut_off)

@@ -348,3 +348,15 @@ def test_run_time_by_input_keeps_to_the_partition():
     need, _ = need_of("ada/snakemake:sort", timed_runs(lambda mib: 36 * mib), quantile=0.95)
     asked = engine_profiles.snakemake([replace(need, most_s=600.0)])
     assert "    runtime: min(10, (int(max(" in asked
+
+
+def test_runs_that_took_no_time_need_none_that_is_known():
+    need, _ = need_of("solve", [row(3, 0.0) for _ in range(6)], quantile=0.95, margin=None)
+    assert (need.runs, need.time_s, need.median_s, need.over) == (6, None, None, "")
+
+
+@pytest.mark.parametrize("engine", ["snakemake", "nextflow"])
+def test_a_profile_of_a_rule_that_took_no_time_is_written(engine):
+    need, _ = need_of(f"ada/{engine}:touch", [row(1, 0.0) for _ in range(6)], quantile=0.95)
+    text = engine_profiles.FORMATS[engine]([need])
+    assert not re.search(r"\b(None|nan|inf)\b", text)
