@@ -93,7 +93,7 @@ def without_default_memory(usual: UsualJob, cluster: Cluster) -> UsualJob:
         return usual
     options = {name: value for name, value in usual.options.items() if name != "mem"}
     asks_none = usual._replace(options=options)
-    given_bytes = memory_bytes(make_job(asks_none.fields()), rules)
+    given_bytes = memory_bytes(make_job(asks_none.fields()), rules) or rules.node_mem_bytes
     if given_bytes is None or memory != f"{-(-given_bytes // _MIB)}M":
         return usual
     return asks_none

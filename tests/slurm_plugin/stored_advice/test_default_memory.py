@@ -48,6 +48,13 @@ def test_the_default_for_each_cpu_counts_by_the_cpus_of_the_job(jobs):
     assert without_default_memory(asked, with_default(mem_cpu_mib=50)) == asked
 
 
+def test_where_there_is_no_default_slurm_gives_all_memory_of_a_node(jobs):
+    _, usual, _ = jobs[0]
+    asked = usual._replace(options={"nodes": "2", "partition": "batch", "mem": "4096M"})
+    assert "mem" not in without_default_memory(asked, with_default(node_mem_bytes=2**32)).options
+    assert without_default_memory(asked, with_default(node_mem_bytes=2**33)) == asked
+
+
 @pytest.mark.parametrize("seed", random_stores.SEEDS[:1])
 def test_pages_leave_it_out(seed, of_all_workers, tmp_path):
     path = random_stores.filled(of_all_workers, seed)
