@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from predictor.application.request import for_request
-from sacct_ingest.records import DecisionRow, seconds_of
+from sacct_ingest.records import DecisionRow, JobState, seconds_of
 from sacct_ingest.runs.input_sizes import from_text
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text import admin_comment
@@ -67,7 +67,9 @@ def _limit_advised_s(case: Situation, decided: Decision, chosen: Option | None) 
     chosen: the count that the job gets; None: unknown.
     """
     table = case.table
-    if table is None or table.limit_reached is None or chosen is None:
+    if table is None or chosen is None:
+        return 0.0
+    if table.limit_reached is None or table.limit_reached.state != JobState.TIMEOUT:
         return 0.0
     if decided.request is not None:
         table = for_request(table, decided.request.nodes, case.request.given)

@@ -43,7 +43,7 @@ def answer(advice: Advice, *, every_sentence: bool = False, width: int | None = 
         others.append(advice.verdict_text)
     if advice.guess and advice.rows and not every_sentence:
         others = []  # a guess is one sentence
-    # Whoever reads of a doubt is told its reason, whatever else there is to say.
+    # A doubtful prediction always has its reason in the answer, as a third sentence if need be.
     least = 1 if advice.rows and advice.verdict in _DOUBTS else 0
     room = len(others) if every_sentence else max(_MOST_SENTENCES - len(matters), least)
     later = "\n".join(filter(None, (advice.begin_text, advice.begin_directive)))
