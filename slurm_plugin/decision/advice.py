@@ -1,14 +1,10 @@
 """The advice that nimo-advise shows: node counts side by side, one of them recommended."""
 
 from collections.abc import Callable, Sequence
-from math import inf, isfinite
-from operator import le
-from typing import Any
+from math import inf
 
 from msgspec.structs import replace
 
-from predictor.application.request import counts_run
-from predictor.facts import Starts
 from predictor.prediction_table import PredictionTable
 from predictor.table import at, covers, ran_on, verdict_at, worse
 from predictor.types import Prediction, Verdict
@@ -18,15 +14,16 @@ from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.text.durations import duration_text
 from slurm_plugin.decision import messages, sizes
 from slurm_plugin.decision import policy as choosing
+from slurm_plugin.decision.advice_rows import advice_row, mark_front, with_unbounded
 from slurm_plugin.decision.advised_count import settled, weighed
-from slurm_plugin.decision.allowed_counts import is_own_work, is_serial, is_supported
+from slurm_plugin.decision.allowed_counts import is_own_work, is_serial
 from slurm_plugin.decision.array_end import tasks_text
 from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.first_run import describe_first_run
 from slurm_plugin.decision.levers import deadline
 from slurm_plugin.decision.limit_advice import LimitBasis, basis_of, limits_to_ask, reservation_text
 from slurm_plugin.decision.memory_need import memory_needed, memory_to_ask
-from slurm_plugin.decision.node_options import STARTING_S, Option, end_differences
+from slurm_plugin.decision.node_options import STARTING_S, Option
 from slurm_plugin.decision.request import Request
 from slurm_plugin.decision.situation import Situation
 from slurm_plugin.decision.time_limits import TimeLimits
@@ -37,7 +34,7 @@ from slurm_plugin.evaluation.costs import (
     predicted_amounts,
     source_text,
 )
-from slurm_plugin.protocol.advice_messages import SURE, Advice, ObservedPoint, Row
+from slurm_plugin.protocol.advice_messages import Advice, ObservedPoint
 from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.slurm.footprint import footprint, memory_bytes
 from slurm_plugin.slurm.node_pool import profile
@@ -112,9 +109,9 @@ def advice_of(case: Situation, *, others: Callable[[], Sequence[Supply]] = tuple
     _lower(advice, decided, table)
     base = next((one for one in options if one.nodes == table.asked), None)
     low, high = _shown(request, table, supply)
-    advice.rows = _with_unbounded(
+    advice.rows = with_unbounded(
         [
-            _row(
+            advice_row(
                 option,
                 table,
                 base,
@@ -139,7 +136,7 @@ def advice_of(case: Situation, *, others: Callable[[], Sequence[Supply]] = tuple
         messages.unused_gpus_text(request, table),
     )
     advice.size_text = " ".join(filter(None, texts))
-    _mark_front(advice.rows)
+    mark_front(advice.rows)
     _add_amounts(advice, submitted, table, supply)
     advice.meets_deadline = decided.deadline_met
     advice.sure = rules.deadline.confidence
@@ -237,14 +234,6 @@ def _shown(request: Request, table: PredictionTable, supply: Supply) -> tuple[in
     if request.low < request.high or table.is_guess or request.fixed is Reason.HET:
         return request.low, request.high
     return 1, supply.most
-
-
-def _mark_front(rows: Sequence[Row]) -> None:
-    """Mark the rows that no other beats in the end of the job and in node time, as cost goes."""
-    ending = [row for row in rows if not row.unbounded]
-    costs = [(row.time_s + (row.wait_s or 0.0), row.node_hours) for row in ending]
-    for row, own in zip(ending, costs, strict=True):
-        row.front = not any(one != own and all(map(le, one, own)) for one in costs)
 
 
 def _add_amounts(advice: Advice, case: Situation, table: PredictionTable, supply: Supply) -> None:
@@ -440,88 +429,3 @@ def _memory_directive(case: Situation, table: PredictionTable, size: int, margin
         return ""
     most, taken = part.node_mem_bytes or inf, footprint(enough, part)
     return f"#SBATCH {option}" if taken.allowed and taken.mem_mib * 2**20 <= most else ""
-
-
-def _row(
-    option: Option,
-    table: PredictionTable,
-    asked: Option | None,
-    basis: LimitBasis,
-    *,
-    own_work: bool,
-    best: int | None,
-    waits: bool,
-) -> Row:
-    limits = limits_to_ask(option, basis) if own_work else None
-    supported = is_supported(table, option.nodes)
-    later = end_differences(table, option, asked) if asked and supported else []
-    at_most = later[int(SURE * len(later)) - 1] if later else inf
-    ran = () if table.is_guess else counts_run(table)
-    base = at(table, min(ran, default=table.nodes[0]))
-    one = option.prediction
-    speedup = None if table.is_guess else base.time_s / one.time_s
-    return Row(
-        nodes=option.nodes,
-        time_s=one.time_s,
-        low_s=one.low_s,
-        high_s=one.high_s,
-        speedup=speedup,
-        efficiency=speedup and speedup * base.nodes / option.nodes,
-        node_hours=option.nodes * one.time_s / 3600,
-        wait_s=option.wait_s if waits and option.wait_s < inf else None,
-        wait_bound=waits and option.bound,
-        observed=option.nodes in ran and option.nodes not in table.never_had,
-        recommended=option.nodes == best,
-        no_later=sum(one <= 0 for one in later) / len(later) if later else None,
-        later_s=at_most if isfinite(at_most) else None,
-        **_outlook(option, one) if waits else {},
-        limit_s=limits.limit_s if limits else None,
-        time_min_s=limits.least_s if limits else None,
-        keeps_limit=own_work and limits is None and basis.keeps(option.nodes),
-        meets_deadline=option.meets_deadline,
-    )
-
-
-def _with_unbounded(rows: Sequence[Row], table: PredictionTable, low: int, high: int) -> list[Row]:
-    """Add the rows of counts on which so many runs were cut off that there is no median."""
-    bounded = {row.nodes for row in rows}
-    unbounded = [one for one in table.starts if one.unbounded and low <= one.nodes <= high]
-    never = table.nodes if table.is_guess else table.never_had
-    more = [
-        _unbounded_row(one, observed=one.nodes not in never)
-        for one in unbounded
-        if one.nodes not in bounded
-    ]
-    return sorted([*rows, *more], key=lambda row: row.nodes)
-
-
-def _unbounded_row(one: Starts, *, observed: bool) -> Row:
-    return Row(
-        nodes=one.nodes,
-        time_s=one.over_s,
-        low_s=one.over_s,
-        high_s=None,
-        speedup=None,
-        efficiency=None,
-        node_hours=one.nodes * one.over_s / 3600,
-        observed=observed,
-        unbounded=True,
-    )
-
-
-def _outlook(option: Option, one: Prediction) -> dict[str, Any]:
-    """Give wait and end as intervals, and the chance to make the deadline."""
-    wait = option.wait
-    if wait is None or wait.median_s == inf:
-        return {}
-    if len(wait.waits_s) == 1 or wait.bound:  # computed from time limits alone: no interval
-        return {"chance": option.chance}
-    low_s, high_s = wait.interval_s
-    return {
-        "wait_low_s": low_s,
-        "wait_high_s": high_s,
-        "end_s": wait.end_s(one, 0.5),
-        "end_low_s": wait.end_s(one, 0.05),
-        "end_high_s": wait.end_s(one, 0.95),
-        "chance": option.chance,
-    }

@@ -34,9 +34,28 @@ def asked_clusters(
     return views, {name: why for name, why in others.silent.items() if asked(name)}
 
 
-def is_unlike_there(cluster: Cluster, case: Situation, there: Cluster, partition: str) -> bool:
+def seen_from_home(
+    choice: Choice, there: Cluster, home: Cluster | None, case: Situation, *, names_partition: bool
+) -> Choice:
+    """Give a place of another cluster as it is seen from the job's own.
+
+    home: the job's own cluster; None: it is not known.
+    """
+    is_typed = bool(choice.advice.node_type)
+    is_unlike = home is None or _is_unlike_there(home, case, there, choice.partition)
+    return replace(
+        choice,
+        cluster=there.name,
+        default=not names_partition and choice.partition == there.default_partition,
+        own=False,
+        unlike=is_unlike and not is_typed,
+        untried=not is_typed,
+    )
+
+
+def _is_unlike_there(home: Cluster, case: Situation, there: Cluster, partition: str) -> bool:
     """Whether a partition of another cluster has nodes of another kind than the job would get."""
-    own = kinds_of_nodes(cluster, partitions_of(case))
+    own = kinds_of_nodes(home, partitions_of(case))
     return not own or not kinds_of_nodes(there, [partition]) <= own
 
 

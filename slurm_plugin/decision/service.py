@@ -27,10 +27,10 @@ from slurm_plugin.decision.elsewhere import (
     best_of_each_kind,
     copying,
     files_text,
-    is_unlike_there,
     not_compared,
     not_told_apart,
     of_one_cluster,
+    seen_from_home,
 )
 from slurm_plugin.decision.explore import PendingTries, RecentCounts
 from slurm_plugin.decision.levers.all_levers import tag_texts, with_adjustments
@@ -396,8 +396,9 @@ class DecisionService:
         Partitions of this one mean nothing there.
         """
         there = self._service_of(view)
+        names_partition = bool(job.partition)
         seen = [
-            self._elsewhere(choice, view, job, case)
+            seen_from_home(choice, view, self._cluster, case, names_partition=names_partition)
             for choice in there.choices(job, case, private=private)
         ]
         if copied := self._copying(view.name, case):
@@ -433,20 +434,6 @@ class DecisionService:
             context = self._contexts.build(free, case.now_s, private=private)
             context = msgspec.structs.replace(context, rules=case.rules)
             return self._choices(free, context, private=private)
-
-    def _elsewhere(self, choice: Choice, view: Cluster, job: Job, case: Situation) -> Choice:
-        """Give a place of another cluster as it is seen from this one."""
-        home = self._cluster
-        typed = bool(choice.advice.node_type)
-        unlike = home is None or is_unlike_there(home, case, view, choice.partition)
-        return replace(
-            choice,
-            cluster=view.name,
-            default=not job.partition and choice.partition == view.default_partition,
-            own=False,
-            unlike=unlike and not typed,
-            untried=not typed,
-        )
 
     def _choices(self, job: Job, case: Situation, *, private: bool) -> list[Choice]:
         """Advice for each place where a job may run.
