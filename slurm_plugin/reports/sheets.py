@@ -3,20 +3,30 @@
 Text, pages, CSV files, ``-P`` and JSON are made of them.  Raw values keep their units.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
 
 from sacct_ingest.errors import NimoError
 from sacct_ingest.files import atomic_file
 from sacct_ingest.text.durations import duration_text
-from slurm_plugin.evaluation.accuracy import LEVELS
 from slurm_plugin.evaluation.effects import Deadlines
 from slurm_plugin.evaluation.outcomes import JobOutcome, OutcomeReport, why_unchanged
 from slurm_plugin.protocol.status_messages import SHARE as SHARE_IN_TIME
-from slurm_plugin.text.formatting import clock, percent
+from slurm_plugin.reports.sheet_columns import (
+    CLOCK,
+    DAY,
+    GIB,
+    ONE_DIGIT,
+    SPAN,
+    TIMES,
+    NamedRow,
+    accuracy_columns,
+    number,
+    otherwise_columns,
+    words,
+)
+from slurm_plugin.text.formatting import percent
 from slurm_plugin.text.table_columns import (
     ALWAYS,
     AMOUNT,
@@ -26,18 +36,9 @@ from slurm_plugin.text.table_columns import (
     SHARE,
     YES,
     Column,
-    Quantity,
     Table,
 )
 
-_CLOCK: Final = Quantity("seconds since the epoch", clock)
-_DAY: Final = Quantity(
-    "seconds since the epoch", lambda value: datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d")
-)
-_GIB: Final = Quantity("bytes", lambda value: f"{value / 2**30:.1f} GiB")
-_AMOUNT: Final = Quantity("", lambda value: f"{value:.1f}".removesuffix(".0"))
-_SPAN: Final = Quantity("hours", lambda value: duration_text(3600 * value))
-_TIMES: Final = Quantity("a factor", "{:.2f} x".format)
 COUNTERFACTUAL = (
     "Counterfactual: these jobs did not run the other way. Hours and waits otherwise are the "
     "predictions for the other count, times the job's own actual over predicted; their "
@@ -45,17 +46,6 @@ COUNTERFACTUAL = (
     "direction, and from how near predicted waits came. Waits that are not predicted well are "
     "left out."
 )
-
-
-def of(path: str) -> Callable[[Any], Any]:
-    """Get the value at the end of a path of attributes; None where one on the way is None."""
-
-    def get(row: Any) -> Any:
-        for name in path.split("."):
-            row = None if row is None else getattr(row, name)
-        return row
-
-    return get
 
 
 def find(tables: Sequence[Table], name: str) -> Table:
@@ -84,62 +74,6 @@ def write_csv(tables: Sequence[Table], folder: Path) -> list[Path]:
     return written
 
 
-class _Group(NamedTuple):
-    """A row that has its name from elsewhere."""
-
-    name: str
-    of: Any
-
-
-def _words(name: str, title: str = "", path: str = "", **fields: Any) -> Column:
-    """Column of words; title and path default to the name."""
-    get = of(path) if path else None
-    return Column(name, title or name, get, left=True, cuts=True, **fields)
-
-
-def _number(
-    name: str, title: str = "", path: str = "", as_text: Quantity | None = None, **fields: Any
-) -> Column:
-    """Column of numbers; title and path default to the name."""
-    return Column(name, title or name, of(path) if path else None, as_text, **fields)
-
-
-def _accuracy(at: str, left_out: str = "") -> list[Column]:
-    """Columns of the accuracy that stands at a path of the row.
-
-    left_out: names of those that a page has no room for.
-    """
-    coverage = of(f"{at}.coverage")
-
-    def inside(level: float) -> Column:
-        def get(row: Any) -> float | None:
-            return {one.nominal: one.inside for one in coverage(row) or ()}.get(level)
-
-        return Column(f"inside_{100 * level:.0f}", f"in {percent(level)}", get, FINE_SHARE)
-
-    columns = [
-        _number("mape", "MAPE", f"{at}.mape", FINE_SHARE),
-        _number("bias", "actual/predicted", f"{at}.bias", FACTOR),
-        *map(inside, LEVELS),
-        _number("pa", "PA", f"{at}.pa", FINE_SHARE),
-        _number("longer", "under-predicted", f"{at}.longer", FINE_SHARE),
-        _number("beyond", "beyond interval", f"{at}.beyond", FINE_SHARE),
-    ]
-    off = {"inside_95", "pa", "beyond", left_out}
-    return [replace(one, on_page=one.name not in off) for one in columns]
-
-
-def _other(key: str, title: str, as_text: Quantity) -> list[Column]:
-    """Columns of an amount of effects, and of what it would have been otherwise."""
-    other = f"other_{key}"
-    return [
-        _number(key, title, f"of.{key}", as_text),
-        _number(other, f"{title} otherwise", f"of.{other}.value", as_text),
-        _number(f"{other}_low", f"{title} otherwise at least", f"of.{other}.low", as_text),
-        _number(f"{other}_high", f"{title} otherwise at most", f"of.{other}.high", as_text),
-    ]
-
-
 def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Table, ...]:
     """All tables of a report; ``reasons`` are plain words for the names of reasons."""
     tables = (
@@ -165,10 +99,10 @@ def _of_decisions(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator
     yield from _accuracies(report)
     yield Table(
         (
-            _words("mode"),
-            _words("action"),
-            _number("applied", as_text=YES),
-            _number("decisions"),
+            words("mode"),
+            words("action"),
+            number("applied", as_text=YES),
+            number("decisions"),
             Column("reason", "reason", as_text=_plain_words, left=True, cuts=True),
             Column(
                 "meaning",
@@ -187,11 +121,11 @@ def _of_decisions(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator
     yield from _waits(report)
     yield Table(
         (
-            _number("met", "made"),
-            _number("missed"),
-            _number("refused"),
-            _number("open", "still open"),
-            _number("warned", "warned at submission"),
+            number("met", "made"),
+            number("missed"),
+            number("refused"),
+            number("open", "still open"),
+            number("warned", "warned at submission"),
         ),
         [report.deadlines] if report.deadlines != Deadlines() else [],
         "deadlines",
@@ -200,10 +134,10 @@ def _of_decisions(report: OutcomeReport, reasons: Mapping[str, str]) -> Iterator
     )
     yield Table(
         (
-            _number("jobs"),
-            _number("outlasted", "outlasted the plan"),
-            _number("wait_before_s", "mean wait before", as_text=SECONDS),
-            _number("wait_since_s", "mean wait since", as_text=SECONDS),
+            number("jobs"),
+            number("outlasted", "outlasted the plan"),
+            number("wait_before_s", "mean wait before", as_text=SECONDS),
+            number("wait_since_s", "mean wait since", as_text=SECONDS),
         ),
         [report.planned] if report.planned.jobs else [],
         "planned",
@@ -217,12 +151,12 @@ def _accuracies(report: OutcomeReport) -> Iterator[Table]:
     compared = Column("compared", "compared", lambda row: row.accuracy.runs if row.accuracy else 0)
     yield Table(
         (
-            _words("application"),
-            _number("decisions"),
-            _number("changed"),
-            _number("finished", on_page=False),
+            words("application"),
+            number("decisions"),
+            number("changed"),
+            number("finished", on_page=False),
             compared,
-            *_accuracy("accuracy", "inside_50"),
+            *accuracy_columns("accuracy", "inside_50"),
         ),
         report.applications,
         "applications",
@@ -231,16 +165,16 @@ def _accuracies(report: OutcomeReport) -> Iterator[Table]:
         empty="no decision",
     )
     accuracies = [
-        _Group("all but guesses", report.accuracy),
-        _Group("guesses, which change no job", report.guesses),
-        *(_Group(f"verdict {name}", one) for name, one in report.by_verdict.items()),
-        *(_Group(f"recognised by {name}", one) for name, one in report.by_level.items()),
+        NamedRow("all but guesses", report.accuracy),
+        NamedRow("guesses, which change no job", report.guesses),
+        *(NamedRow(f"verdict {name}", one) for name, one in report.by_verdict.items()),
+        *(NamedRow(f"recognised by {name}", one) for name, one in report.by_level.items()),
     ]
     yield Table(
         (
-            _words("group", "decisions", "name"),
-            _number("runs", "compared", "of.runs"),
-            *_accuracy("of"),
+            words("group", "decisions", "name"),
+            number("runs", "compared", "of.runs"),
+            *accuracy_columns("of"),
         ),
         [row for row in accuracies if row.of],
         "accuracy",
@@ -250,10 +184,10 @@ def _accuracies(report: OutcomeReport) -> Iterator[Table]:
     )
     yield Table(
         (
-            _words("begin_s", "week of", as_text=_DAY),
-            _number("decisions"),
+            words("begin_s", "week of", as_text=DAY),
+            number("decisions"),
             compared,
-            *_accuracy("accuracy", "inside_50"),
+            *accuracy_columns("accuracy", "inside_50"),
         ),
         report.weeks,
         "weeks",
@@ -265,19 +199,19 @@ def _accuracies(report: OutcomeReport) -> Iterator[Table]:
 def _effects(report: OutcomeReport) -> Table:
     return Table(
         (
-            _words("jobs_were", "jobs", "name"),
-            _words("unit", "counts of", "of.unit.plural"),
-            _number("jobs", "number", "of.jobs"),
-            _number("more_nodes", "chosen above asked", "of.more_nodes"),
-            *_other("node_hours", "node-hours", AMOUNT),
-            *_other("run_hours", "run time", _SPAN),
-            _number("wait_jobs", "jobs with waits", "of.wait_jobs"),
-            _number("unsure_wait_jobs", "with unsure waits", "of.unsure_wait_jobs"),
-            *_other("wait_hours", "wait", _SPAN),
+            words("jobs_were", "jobs", "name"),
+            words("unit", "counts of", "of.unit.plural"),
+            number("jobs", "number", "of.jobs"),
+            number("more_nodes", "chosen above asked", "of.more_nodes"),
+            *otherwise_columns("node_hours", "node-hours", AMOUNT),
+            *otherwise_columns("run_hours", "run time", SPAN),
+            number("wait_jobs", "jobs with waits", "of.wait_jobs"),
+            number("unsure_wait_jobs", "with unsure waits", "of.unsure_wait_jobs"),
+            *otherwise_columns("wait_hours", "wait", SPAN),
         ),
         [
-            *(_Group("changed, otherwise as asked", one) for one in report.applied),
-            *(_Group("left alone, otherwise as chosen", one) for one in report.observed),
+            *(NamedRow("changed, otherwise as asked", one) for one in report.applied),
+            *(NamedRow("left alone, otherwise as chosen", one) for one in report.observed),
         ],
         "effects",
         "Outcomes, compared with the predictions for the other count",
@@ -288,15 +222,15 @@ def _effects(report: OutcomeReport) -> Table:
 
 def _waits(report: OutcomeReport) -> Iterator[Table]:
     waits = (
-        _Group("to start at once", report.waits.at_once),
-        _Group("to wait", report.waits.waiting),
+        NamedRow("to start at once", report.waits.at_once),
+        NamedRow("to wait", report.waits.waiting),
     )
     yield Table(
         (
-            _words("predicted", path="name"),
-            _number("jobs", path="of.jobs"),
-            _number("within_s", f"{percent(SHARE_IN_TIME)} started within", "of.within_s", SECONDS),
-            _number("later", "a minute late or more", "of.later", FINE_SHARE),
+            words("predicted", path="name"),
+            number("jobs", path="of.jobs"),
+            number("within_s", f"{percent(SHARE_IN_TIME)} started within", "of.within_s", SECONDS),
+            number("later", "a minute late or more", "of.later", FINE_SHARE),
         ),
         [row for row in waits if row.of],
         "waits",
@@ -305,13 +239,13 @@ def _waits(report: OutcomeReport) -> Iterator[Table]:
     )
     yield Table(
         (
-            _words("cluster"),
-            _words("partition"),
-            _words("of", "source"),
-            _number("jobs"),
-            _number("waited", "waited over a minute"),
-            _number("within", "half within a factor", as_text=FACTOR),
-            _number("inside", "in 90 %", as_text=SHARE),
+            words("cluster"),
+            words("partition"),
+            words("of", "source"),
+            number("jobs"),
+            number("waited", "waited over a minute"),
+            number("within", "half within a factor", as_text=FACTOR),
+            number("inside", "in 90 %", as_text=SHARE),
         ),
         report.queue_waits,
         "wait_estimates",
@@ -325,12 +259,12 @@ def _waits(report: OutcomeReport) -> Iterator[Table]:
 def _of_applications(report: OutcomeReport) -> Iterator[Table]:
     yield Table(
         (
-            _words("application", path="label"),
-            _number("ratio", "actual/predicted", as_text=FACTOR),
-            _number("low", "band from", as_text=FACTOR),
-            _number("high", "to", as_text=FACTOR),
-            _number("runs", "last runs"),
-            _number("since_s", "since", as_text=_CLOCK),
+            words("application", path="label"),
+            number("ratio", "actual/predicted", as_text=FACTOR),
+            number("low", "band from", as_text=FACTOR),
+            number("high", "to", as_text=FACTOR),
+            number("runs", "last runs"),
+            number("since_s", "since", as_text=CLOCK),
         ),
         report.switched_off,
         "switched_off",
@@ -338,27 +272,27 @@ def _of_applications(report: OutcomeReport) -> Iterator[Table]:
     )
     yield Table(
         (
-            _words("application"),
-            _words("verdict"),
-            _number("repeated", "count run before", as_text=YES),
-            _number("predictions", "last predictions"),
-            _number("median_error", "median error", as_text=SHARE),
-            _number("inside", "inside the interval"),
-            _number("decisions"),
+            words("application"),
+            words("verdict"),
+            number("repeated", "count run before", as_text=YES),
+            number("predictions", "last predictions"),
+            number("median_error", "median error", as_text=SHARE),
+            number("inside", "inside the interval"),
+            number("decisions"),
         ),
         report.records,
         "records",
         "Outcomes of the last predictions, the basis of the verdicts",
     )
     problems = (
-        _words("application"),
-        _words("verdict"),
-        _number("decisions"),
-        _number("runs", "runs in the store"),
-        _words("problem", on_page=False),
-        _words("text", "explanation"),
-        _number("observe", "best next run"),
-        _words("unit", "counts", "unit.plural"),
+        words("application"),
+        words("verdict"),
+        number("decisions"),
+        number("runs", "runs in the store"),
+        words("problem", on_page=False),
+        words("text", "explanation"),
+        number("observe", "best next run"),
+        words("unit", "counts", "unit.plural"),
     )
     yield Table(problems, report.problems, "problems", "Problems of predictions")
     yield Table(problems, report.drift, "drift", "Applications whose problem changed")
@@ -368,17 +302,17 @@ def _of_usage(report: OutcomeReport) -> Iterator[Table]:
     """Tables of what jobs used."""
     yield Table(
         (
-            _words("user"),
-            _words("application"),
-            _number("runs"),
-            _words("unit", "counts", "unit.plural", on_page=False),
+            words("user"),
+            words("application"),
+            number("runs"),
+            words("unit", "counts", "unit.plural", on_page=False),
             Column("nodes_low", "from", lambda row: row.nodes[0], on_page=False),
             Column("nodes_high", "to", lambda row: row.nodes[1], on_page=False),
-            _number("knee"),
-            _number("node_hours", "node-hours", as_text=AMOUNT),
-            _number("wasted_node_hours", "beyond", as_text=AMOUNT),
-            _number("efficiency", as_text=SHARE),
-            _number("slower", "time at knee", as_text=_TIMES),
+            number("knee"),
+            number("node_hours", "node-hours", as_text=AMOUNT),
+            number("wasted_node_hours", "beyond", as_text=AMOUNT),
+            number("efficiency", as_text=SHARE),
+            number("slower", "time at knee", as_text=TIMES),
         ),
         report.waste,
         "waste",
@@ -400,14 +334,14 @@ def _of_usage(report: OutcomeReport) -> Iterator[Table]:
     )
     yield Table(
         (
-            _words("account"),
-            _words("application"),
-            _number("runs"),
-            _number("kwh", "kWh", as_text=AMOUNT),
-            _number("measured", "runs measured"),
-            _number("by_nameplate", "by nameplate"),
-            _number("cost", as_text=AMOUNT),
-            _number("co2_kg", "kg CO2e", as_text=AMOUNT),
+            words("account"),
+            words("application"),
+            number("runs"),
+            number("kwh", "kWh", as_text=AMOUNT),
+            number("measured", "runs measured"),
+            number("by_nameplate", "by nameplate"),
+            number("cost", as_text=AMOUNT),
+            number("co2_kg", "kg CO2e", as_text=AMOUNT),
         ),
         report.energy,
         "energy",
@@ -417,16 +351,16 @@ def _of_usage(report: OutcomeReport) -> Iterator[Table]:
     )
     yield Table(
         (
-            _number("array_job_id", "array"),
-            _words("user"),
-            _words("application"),
-            _number("tasks"),
-            _number("completed"),
-            _number("shortest_s", "shortest", as_text=SECONDS, on_page=False),
-            _number("mean_s", "mean", as_text=SECONDS),
-            _number("longest_s", "longest", as_text=SECONDS),
-            _number("used_cpus", "CPUs used", as_text=SHARE),
-            _number("mem_bytes", "memory", as_text=_GIB, on_page=False),
+            number("array_job_id", "array"),
+            words("user"),
+            words("application"),
+            number("tasks"),
+            number("completed"),
+            number("shortest_s", "shortest", as_text=SECONDS, on_page=False),
+            number("mean_s", "mean", as_text=SECONDS),
+            number("longest_s", "longest", as_text=SECONDS),
+            number("used_cpus", "CPUs used", as_text=SHARE),
+            number("mem_bytes", "memory", as_text=GIB, on_page=False),
         ),
         report.arrays,
         "arrays",
@@ -439,41 +373,41 @@ def _of_usage(report: OutcomeReport) -> Iterator[Table]:
 def _unused_columns() -> list[Column]:
     """Columns of what jobs had and did not use: CPUs, GPUs, memory."""
     return [
-        _words("account"),
-        _words("application"),
-        _number("jobs"),
-        _number("cpu_hours", "CPU-hours", as_text=AMOUNT, on_page=False),
-        _number("unused_cpu_hours", "unused CPU-hours", as_text=AMOUNT),
-        _number("unused_cpus", "of CPUs", as_text=SHARE, on_page=False),
-        _number("saved_cpu_hours", "saved CPU-hours", as_text=AMOUNT, on_page=False),
-        _number("least_cpus", "CPUs, most used", as_text=_AMOUNT),
-        _number("gpu_hours", "GPU-hours", as_text=AMOUNT, on_page=False),
-        _number("idle_gpu_hours", "unused GPU-hours", as_text=AMOUNT),
-        _number("saved_gpu_hours", "saved GPU-hours", as_text=AMOUNT, on_page=False),
-        _number("least_gpus", "GPUs, most used", as_text=_AMOUNT, on_page=False),
-        _number("mem_gib_hours", "GiB-hours", as_text=AMOUNT, on_page=False),
-        _number("unused_mem_gib_hours", "unused GiB-hours", as_text=AMOUNT),
-        _number("unused_mem", "of memory", as_text=SHARE, on_page=False),
-        _number("saved_mem_gib_hours", "saved GiB-hours", as_text=AMOUNT, on_page=False),
-        _number("least_mem_gib", "GiB, most used", as_text=_AMOUNT),
-        _number("short_jobs", "too little", on_page=False),
+        words("account"),
+        words("application"),
+        number("jobs"),
+        number("cpu_hours", "CPU-hours", as_text=AMOUNT, on_page=False),
+        number("unused_cpu_hours", "unused CPU-hours", as_text=AMOUNT),
+        number("unused_cpus", "of CPUs", as_text=SHARE, on_page=False),
+        number("saved_cpu_hours", "saved CPU-hours", as_text=AMOUNT, on_page=False),
+        number("least_cpus", "CPUs, most used", as_text=ONE_DIGIT),
+        number("gpu_hours", "GPU-hours", as_text=AMOUNT, on_page=False),
+        number("idle_gpu_hours", "unused GPU-hours", as_text=AMOUNT),
+        number("saved_gpu_hours", "saved GPU-hours", as_text=AMOUNT, on_page=False),
+        number("least_gpus", "GPUs, most used", as_text=ONE_DIGIT, on_page=False),
+        number("mem_gib_hours", "GiB-hours", as_text=AMOUNT, on_page=False),
+        number("unused_mem_gib_hours", "unused GiB-hours", as_text=AMOUNT),
+        number("unused_mem", "of memory", as_text=SHARE, on_page=False),
+        number("saved_mem_gib_hours", "saved GiB-hours", as_text=AMOUNT, on_page=False),
+        number("least_mem_gib", "GiB, most used", as_text=ONE_DIGIT),
+        number("short_jobs", "too little", on_page=False),
     ]
 
 
 def _jobs(name: str, caption: str, rows: Sequence[JobOutcome]) -> Table:
     return Table(
         (
-            _number("job_id", "job"),
-            _words("application"),
-            _number("nodes"),
-            _number("predicted_s", "predicted", as_text=SECONDS),
-            _number("took_s", "took", as_text=SECONDS),
-            _number("limit_s", "limit", as_text=SECONDS),
-            _words("state"),
+            number("job_id", "job"),
+            words("application"),
+            number("nodes"),
+            number("predicted_s", "predicted", as_text=SECONDS),
+            number("took_s", "took", as_text=SECONDS),
+            number("limit_s", "limit", as_text=SECONDS),
+            words("state"),
             Column("decision", "decision", decision_of, left=True, cuts=True),
-            _words("user", on_page=False),
-            _words("verdict", on_page=False),
-            _words("decision_id", "decision id", on_page=False),
+            words("user", on_page=False),
+            words("verdict", on_page=False),
+            words("decision_id", "decision id", on_page=False),
         ),
         rows,
         name,
