@@ -20,7 +20,7 @@ from predictor.forecasts.forecasters import (
     nine_of_ten,
     trimmed_mean,
 )
-from tests.predictor.public_calls import forecasts
+from tests.predictor.call_values import forecasts
 
 series = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60)
 

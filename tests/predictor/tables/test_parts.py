@@ -16,7 +16,7 @@ from predictor.tables.settings import TableSettings
 from predictor.types import Verdict
 from sacct_ingest.records import Component, JobState, KeyLevel
 from sacct_ingest.runs.layout import SOME_SHAPE, Layout
-from tests.predictor.public_calls import ENTRY
+from tests.predictor.call_values import ENTRY
 from tests.predictor.rows import row as one_run
 
 SETTINGS = TableSettings()
