@@ -75,6 +75,8 @@ WORDS: Final = {
     "new_work_dir": "no earlier run of this command was in this directory: its input may be "
     "different",
     "edited_script": "the script was edited after its last run: it may take longer, or shorter",
+    "edited_script:until_limit": "the script was edited after its last run: whether it still runs "
+    "until its limit is not known",
     "new_input": "an input file was changed after the last run of this command had started",
     # Other types of nodes.
     "few_on_node_type": "{runs} on {node_type}; the rest is predicted {how}",

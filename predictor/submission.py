@@ -46,9 +46,10 @@ def for_submission(
     warned: whether the script asks for a signal before its limit; such jobs save their state,
         and the accounting has the options of the command line alone.
     """
-    made = for_script(for_inputs(table, work_dir, changed_s), script)
-    until_limit = warned and made.kind is JobKind.WORK and made.to_limit is not None
-    return of_kind(made, JobKind.UNTIL_LIMIT) if until_limit else made
+    made = for_inputs(table, work_dir, changed_s)
+    if warned and made.kind is JobKind.WORK and made.to_limit is not None:
+        made = of_kind(made, JobKind.UNTIL_LIMIT)
+    return for_script(made, script)
 
 
 @lru_cache(maxsize=1024)
@@ -81,7 +82,8 @@ def for_script(table: PredictionTable, script: str) -> PredictionTable:
     """
     if not table.script or not script or script == table.script:
         return table
-    edited = [problem("edited_script")]
+    until_limit = table.kind is JobKind.UNTIL_LIMIT
+    edited = [problem("edited_script:until_limit" if until_limit else "edited_script")]
     reach = _EDIT_SD * NormalDist().inv_cdf(0.5 + table.confidence / 2)
     types = tuple(doubtful(_with_tails(one, reach), edited) for one in table.by_type)
     limits = tuple(_widened(one, reach) for one in table.at_limits)

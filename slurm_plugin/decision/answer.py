@@ -13,6 +13,7 @@ from sacct_ingest.text import admin_comment
 from slurm_plugin.config.setting_types import Mode
 from slurm_plugin.decision import messages
 from slurm_plugin.decision.adjustment import change_of, lines_of
+from slurm_plugin.decision.better_count import better_count
 from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.levers.all_levers import tag_texts
 from slurm_plugin.decision.limit_advice import basis_of, limits_to_ask
@@ -53,7 +54,7 @@ def permitted(case: Situation, decided: Decision) -> Answer:
     if mode is Mode.ADVISE and not (due and decided.reason in MISSED):
         lines.insert(0, messages.at_submission(decided, request))
     if decided.better:
-        lines.append(messages.better_count(decided.better, request.unit))
+        lines.append(better_count(decided.better, request.unit))
     lines += [f"nimo: {one}" for one in tag_texts(case, decided)]
     answer.message = "\n".join(filter(None, (*problems, *lines)))
     return answer

@@ -16,6 +16,7 @@ from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.text.durations import duration_range, duration_text, slurm_time
 from slurm_plugin.decision import sizes
 from slurm_plugin.decision.allowed_counts import is_otherwise, is_own_work, is_serial
+from slurm_plugin.decision.better_count import better_count
 from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.memory_need import memory_floor
 from slurm_plugin.decision.node_options import Option
@@ -27,7 +28,7 @@ from slurm_plugin.protocol.decision_messages import Change
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.slurm.cluster_state import lower_of
 from slurm_plugin.slurm.footprint import memory_bytes
-from slurm_plugin.text.formatting import count, percent, printable, short_clock, starts_text
+from slurm_plugin.text.formatting import count, percent, printable, short_clock
 
 #: Why nothing is made of a prediction that a user could paste.
 UNTRUSTED = (Reason.OUT_OF_BAND, Reason.DISTRUSTED, Reason.OTHERS_RUNS)
@@ -155,27 +156,6 @@ def time_options(limits: TimeLimits | None) -> str:
         return ""
     least = f" --time-min={slurm_time(limits.least_s)}" if limits.least_s else ""
     return f"--time={slurm_time(limits.limit_s)}{least}"
-
-
-def better_count(decision: Decision, unit: Unit) -> str:
-    """Line for the user about a better count; empty where the decision has none."""
-    better, asked = decision.chosen, decision.request
-    if decision.action is not Action.SET or better is None or asked is None:
-        return ""
-    if better.nodes == asked.nodes:
-        return ""
-    size = f"--nodes={better.nodes}" if unit is Unit.NODES else unit.counted(better.nodes)
-    starts = starts_text(better.wait_s, bound=better.bound)
-    starts_as_asked = starts_text(asked.wait_s, bound=asked.bound)
-    runs = f"runs {duration_text(better.prediction.time_s)}"
-    runs_as_asked = duration_text(asked.prediction.time_s)
-    if starts == starts_as_asked:
-        change = f"it {runs} instead of {runs_as_asked}"
-    else:
-        change = f"it {starts} and {runs}; on {asked.nodes} it {starts_as_asked} and runs "
-        change += runs_as_asked
-    which = f"nimo: {size} would be better for this job than {asked.nodes}"
-    return f"{which}: {change}; {decision.reason.text}"
 
 
 #: Problems that the verdict tells already.

@@ -22,8 +22,11 @@ _ONE_CPU = (
     "All runs used one CPU: no run shows what more would do.",
     "All its runs used one CPU, so one node is enough.",
 )
-#: Reason that a problem of the prediction says with its numbers.
-_OTHER_LAYOUT = "None of its runs had this layout of tasks, CPUs or GPUs."
+#: Reasons that a problem of the prediction says with more words.
+_SAID_BY_PROBLEMS = frozenset({
+    "None of its runs had this layout of tasks, CPUs or GPUs.",
+    "Another release of NIMO made its prediction; 'nimo fit' makes it anew.",
+})  # fmt: skip
 #: A certain chance: nothing is sure.
 _SURE = 0.99
 
@@ -159,7 +162,7 @@ def _beside_headline(text: str) -> str:
 def _reason(advice: Advice) -> str:
     """Give the reason, but for what the headline or the verdict has."""
     said_twice = (advice.verdict_text, advice.reason) == _ONE_CPU and advice.verdict != "reliable"
-    said_twice = said_twice or (advice.reason == _OTHER_LAYOUT and bool(advice.problems))
+    said_twice = said_twice or (advice.reason in _SAID_BY_PROBLEMS and bool(advice.problems))
     return "" if said_twice else _beside_headline(advice.reason)
 
 

@@ -133,7 +133,7 @@ def test_advise_tells_the_user_and_leaves_the_job_alone(site):
         decision = site.decision(since_s=since)
         assert (decision.mode, decision.applied) == ("advise", False)
         assert decision.nodes is not None
-        assert f"--nodes={decision.nodes} would be better for this job" in done.stderr
+        assert f"--nodes={decision.nodes} would be better than" in done.stderr
         assert site.cluster.job(int(done.stdout))["NumNodes"] == "1-8"
     finally:
         site.empty_queue()

@@ -1,13 +1,17 @@
 """No limit or count follows from the run times of jobs that run as long as they are given."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from predictor.facts import LimitReached, ToLimit
 from predictor.job_table import of_kind
+from sacct_ingest.records import KeyLevel
 from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.text.durations import duration_text
+from slurm_plugin.decision.submitted_job import identity_of
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.reports.advice_answer import answer
 from tests.slurm_plugin.decision.submitting import advisor, submit
@@ -62,6 +66,23 @@ def test_a_script_that_asks_for_a_warning_makes_runs_to_one_limit_their_kind(scr
     advice = made.advise(job(script=script, min_nodes=4, max_nodes=4, time_limit=5), now_s=NOW)
     assert bool(advice.time_directive) is limited
     assert any("9 of the last 12 runs did" in text for text in advice.problems) is not limited
+
+
+@pytest.mark.parametrize(
+    ("known", "script"),
+    [
+        (learned(JobKind.UNTIL_LIMIT, level="line", script="first"), "#!/bin/sh\nsrun ./solve\n"),
+        (table(to_limit=TO_LIMIT, level="line", script="first"), SAVING),
+    ],
+    ids=["by its runs", "by its script"],
+)
+def test_an_edited_script_of_runs_to_their_limit_takes_neither_longer_nor_shorter(known, script):
+    request = job(script=script, min_nodes=4, max_nodes=4, time_limit=60)
+    known = replace(known, key=identity_of(request).key(KeyLevel.LINE))
+    advice = advisor(tables=[known]).advise(request, now_s=NOW)
+    edited = "The script was edited after its last run: whether it still runs until its limit is"
+    assert advice.job_text == f"{edited} not known."
+    assert "longer, or shorter" not in answer(advice, every_sentence=True)
 
 
 @settings(max_examples=40, deadline=None)

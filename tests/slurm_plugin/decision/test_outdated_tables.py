@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from predictor.stored_table import encode
 from slurm_plugin.decision.lookup import PredictionLookup
 from slurm_plugin.protocol.reasons import Reason
+from slurm_plugin.reports.advice_answer import answer
 from tests.predictor.rows import of_another_release
 from tests.slurm_plugin.decision.requests_of_all_shapes import (
     SITES,
@@ -50,7 +51,10 @@ def test_the_reason_says_what_to_do():
     )
     advice = site.advise(job(), now_s=NOW)
     assert advice.verdict_text == "There is no prediction."
-    assert "'nimo fit' makes it anew" in advice.reason
+    assert answer(advice, every_sentence=True) == (
+        "There is no prediction.\n\n"
+        "Another release of NIMO made its prediction, which is not used: 'nimo fit' makes it anew."
+    )
 
 
 def test_they_are_counted_until_they_are_made_anew():
