@@ -25,6 +25,7 @@ from slurm_plugin.evaluation.accuracy import (
     predicted_for,
 )
 from slurm_plugin.evaluation.diagnoses import JobDiagnosis, JobUsage, RecordSummary, Waste
+from slurm_plugin.evaluation.group_waits import GroupWaits, GroupWaitsTally
 from slurm_plugin.evaluation.resource_usage import EnergyTally, EnergyUse, Unused, UnusedTally
 from slurm_plugin.evaluation.weeks import Week, WeekTally, number_of
 from slurm_plugin.protocol.reasons import MISSED, NOT_APPLIED
@@ -176,6 +177,7 @@ class OutcomeReport:
     stopped: tuple[JobOutcome, ...] = ()
     jobs: tuple[JobOutcome, ...] = ()  #: the newest ones that ended
     queue_waits: tuple[QueueEstimates, ...] = ()  #: how near estimates of the queue's waits came
+    group_waits: tuple[GroupWaits, ...] = ()  #: who waits longest, of the newest weeks
     waste: tuple[Waste, ...] = ()  #: nodes beyond the knee, most node-hours first
     unused: tuple[Unused, ...] = ()  #: CPUs and memory, most CPU-hours first
     arrays: tuple[ArrayRow, ...] = ()  #: the newest first
@@ -234,6 +236,7 @@ class OutcomeTally:
         self._pairs = effects.PairedRuns()
         self._deadlines: Counter[str] = Counter()
         self._waits = WaitTally()
+        self._group_waits = GroupWaitsTally()
         self._promises = effects.PromiseTally()
         self._planned = effects.PlannedTally()
         self.asked: Counter[tuple[str, str]] = Counter()
@@ -267,6 +270,7 @@ class OutcomeTally:
             return
         self._planned.add(decision, run)
         week.add_wait(run)
+        self._group_waits.add(number_of(at_s), decision, run)
         self._pairs.add(name, decision, run)
         self._newest.append(one := outcome_of(name, decision, run))
         changed = one.given_limit_s is not None or one.given_nodes is not None
@@ -327,6 +331,7 @@ class OutcomeTally:
             deadlines=effects.Deadlines(**self._deadlines),
             promises=self._promises.result(waits),
             planned=self._planned.result(),
+            group_waits=self._group_waits.result(),
             energy=self._energy.result(),
             applied=by_unit(self._applied),
             observed=by_unit(self._observed),
@@ -387,7 +392,7 @@ _NAMED = {
 #: The tables with names, in the order in which these are numbered.
 _WITH_NAMES = (
     *("applications", "problems", "records", "drift", "stopped", "jobs"),
-    *("waste", "arrays", "unused", "energy", "switched_off"),
+    *("waste", "arrays", "unused", "energy", "switched_off", "group_waits"),
 )
 #: Texts of problems that would name arguments, folders or jobs, without them.
 _PROBLEMS = {
@@ -421,6 +426,8 @@ def anonymous(report: OutcomeReport) -> OutcomeReport:
             changes["text"] = _PROBLEMS.get(one.problem, one.text)
         elif isinstance(one, StandingRow):
             changes["key"] = ""
+        elif isinstance(one, GroupWaits) and one.kind in _NAMED:
+            changes["group"] = pseudonym(one.kind, one.group)
         return replace(one, **changes)
 
     tables: dict[str, Any] = {name: tuple(map(row, getattr(report, name))) for name in _WITH_NAMES}

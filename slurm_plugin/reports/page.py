@@ -23,6 +23,7 @@ _SECTIONS = (
     ("Accuracy of predictions", ("accuracy", "weeks")),
     ("Decisions", ("reasons", "deadlines", "planned")),
     ("Effects of the decisions", ("effects", "waits", "wait_estimates")),
+    ("Who waits most", ("partition_waits", "account_waits", "user_waits")),
     ("Applications", ("applications", "switched_off", "records", "drift", "problems")),
     ("Nodes beyond the knee", ("waste",)),
     ("Unused resources", ("unused",)),

@@ -26,6 +26,7 @@ from slurm_plugin.reports.sheet_columns import (
     otherwise_columns,
     words,
 )
+from slurm_plugin.reports.wait_tables import wait_tables
 from slurm_plugin.text.formatting import percent
 from slurm_plugin.text.table_columns import (
     ALWAYS,
@@ -81,6 +82,7 @@ def sheets_of(report: OutcomeReport, reasons: Mapping[str, str]) -> tuple[Table,
         *_of_decisions(report, reasons),
         *_of_applications(report),
         *_of_usage(report),
+        *wait_tables(report),
         _jobs("jobs", "Jobs, the newest first", report.jobs),
     )
     return tuple(map(_first_columns_last, tables))

@@ -8,12 +8,14 @@ from sacct_ingest.text.durations import duration_text
 from slurm_plugin.evaluation.accuracy import Accuracy
 from slurm_plugin.evaluation.diagnoses import JobDiagnosis, RecordSummary, Waste
 from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate, Promises
+from slurm_plugin.evaluation.group_waits import KINDS, GroupWaits
 from slurm_plugin.evaluation.outcomes import JobOutcome, OutcomeReport
 from slurm_plugin.evaluation.resource_usage import Unused
-from slurm_plugin.protocol.status_messages import SHARE
+from slurm_plugin.protocol.status_messages import AT_ONCE_S, SHARE
 from slurm_plugin.reports.curve_text import next_run, record_line, standing_line
 from slurm_plugin.reports.headline import headline, tries_text
 from slurm_plugin.reports.sheets import decision_of, find, sheets_of
+from slurm_plugin.reports.wait_tables import wait_line
 from slurm_plugin.text.formatting import (
     beside,
     count,
@@ -27,6 +29,7 @@ from slurm_plugin.text.streams import Heading
 from slurm_plugin.text.table_columns import WIDTH
 
 _MOST = 10  #: rows of a list that is only a summary
+_WAITS = 3  #: of one kind of group
 _APPLICATIONS = 50  #: a thousand rows are too long to read, and their layout takes seconds
 
 
@@ -41,6 +44,8 @@ def render(
     """
     if report.decisions:
         yield from _of_decisions(report, reasons, width)
+    longest = [row for kind in KINDS for row in _longest(report, kind)]
+    yield from _rows("Longest waits for nodes, last four weeks", longest, wait_line, width)
     yield from _rows("Beyond the knee", report.waste, _waste, width)
     yield from _rows("Unused resources", report.unused, _unused, width)
     if report.energy:
@@ -84,6 +89,13 @@ def _rows(
         yield wrapped(f"  {sentence(row)}", width)
     if table and len(rows) > _MOST:
         yield f"  and {len(rows) - _MOST} more: nimo report -P --table {table}"
+
+
+def _longest(report: OutcomeReport, kind: str) -> Sequence[GroupWaits]:
+    """Give the groups of a kind that wait longest, without those that start at once."""
+    return [one for one in report.group_waits if one.kind == kind and one.most_s > AT_ONCE_S][
+        :_WAITS
+    ]
 
 
 def _stopped(job: JobOutcome) -> str:

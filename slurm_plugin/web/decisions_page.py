@@ -32,7 +32,7 @@ from slurm_plugin.web.data import CatalogueEntry
 from slurm_plugin.web.queue_page import largest_cluster
 from slurm_plugin.web.view import ROWS, BadQuery, PageMissing, View
 
-_EQUAL = ("user", "label", "partition", "reason", "key")
+_EQUAL = ("user", "account", "label", "partition", "reason", "key")
 _FILTERS = (*_EQUAL, "job", "state", "changed", "day", "mode", "level", "ratio")
 _SPAN_S = 90 * 86_400.0
 
@@ -54,7 +54,7 @@ def decisions(view: View) -> str:
     )
     before = _before(view)
     since_s = None
-    slow = ("partition", "mode", "reason", "state", "changed", "ratio", "label")
+    slow = ("account", "partition", "mode", "reason", "state", "changed", "ratio", "label")
     # Where no index helps, a page searches a span.
     if not filters["job"] and (view.viewer.visibility.accounts or any(map(filters.get, slow))):
         since_s = (before[0] if before else selection.until_s or time.time()) - _SPAN_S

@@ -84,7 +84,11 @@ def linked(view: View, table: Table) -> Table:
     def decisions(name: str) -> Callable[[Any], str]:
         return lambda row: view.link("/decisions", **{_FILTERS[name]: getattr(row, name)})
 
-    links = {"application": application} | {name: decisions(name) for name in _FILTERS}
+    def group(row: Any) -> str:
+        return view.link("/decisions", **{row.kind: row.group})
+
+    links: dict[str, Callable[[Any], str]] = {"application": application, "group": group}
+    links |= {name: decisions(name) for name in _FILTERS}
     return replace(table, columns=[replace(one, link=links.get(one.name)) for one in table.columns])
 
 

@@ -7,16 +7,21 @@ from functools import partial
 from sacct_ingest.runs.layout import Unit
 from sacct_ingest.text.durations import duration_text
 from slurm_plugin.evaluation.effects import Effect
+from slurm_plugin.evaluation.group_waits import GroupWaits
 from slurm_plugin.evaluation.outcomes import OutcomeReport
 from slurm_plugin.evaluation.stored_reports import SAVINGS_DAYS
 from slurm_plugin.evaluation.weeks import Week
+from slurm_plugin.protocol.status_messages import AT_ONCE_S
+from slurm_plugin.reports import html
 from slurm_plugin.reports.chart_marks import Chart
 from slurm_plugin.reports.headline import headline, saved_hours, saved_node_hours, title_of
 from slurm_plugin.reports.page import Figure
 from slurm_plugin.reports.time_charts import Moment, series
+from slurm_plugin.reports.wait_tables import NOTE, wait_tables
 from slurm_plugin.text.formatting import clock, count, hours, interval, percent, with_interval
 from slurm_plugin.text.table_columns import SECONDS, SHARE, Column, Table, text_column
-from slurm_plugin.web.view import View
+from slurm_plugin.web.report_pages import linked
+from slurm_plugin.web.view import SOME, View
 
 _PERIODS = {str(SAVINGS_DAYS): f"{SAVINGS_DAYS} days", "all": "all"}
 _WEEKS = 104  #: most that are drawn
@@ -48,8 +53,17 @@ def savings(view: View) -> str:
         zoom=zoom,
         figures=list(_figures(report)),
         charts=[replace(one, zoom="weeks") for one in _charts(weeks, report.confidence)],
+        waits=[_of_page(view, table, days) for table in wait_tables(report) if len(table.rows) > 1],
+        waits_note=NOTE,
         table=_table(weeks, report.confidence),
     )
+
+
+def _of_page(view: View, table: Table, days: str) -> Table:
+    """Show the first rows; where they lead; where all are."""
+    csv_link = "" if days == "all" else view.link("/table.csv", name=table.name, days=days)
+    rows = html.for_page(replace(table, note=""), SOME)
+    return replace(linked(view, rows), csv_link=csv_link)
 
 
 def _figures(report: OutcomeReport) -> Iterator[Figure]:
@@ -67,10 +81,23 @@ def _figures(report: OutcomeReport) -> Iterator[Figure]:
         if before:
             note += f"; {duration_text(_mean_wait_s(before))} before"
         yield Figure("Mean wait", duration_text(_mean_wait_s(newest)), note)
+    if longest := _longest(report.group_waits):
+        most = duration_text(longest.most_s)
+        note = f"{longest.kind}; 9 of 10 of its {count(longest.jobs, 'job')} wait at most {most}"
+        yield Figure("Waits longest", longest.group, note)
     if (kept := report.accuracy) and kept.inside is not None:
         runs = f"of {count(kept.intervals, 'run')} took as long as promised"
         note = f"{runs}; {percent(report.confidence)} should"
         yield Figure("Promises kept", percent(kept.inside), note)
+
+
+def _longest(groups: Sequence[GroupWaits]) -> GroupWaits | None:
+    """Give what waits longest of several accounts, users or partitions; None: nothing waits."""
+    for kind in ("account", "user", "partition"):
+        several = [group for group in groups if group.kind == kind]
+        if len(several) > 1 and several[0].most_s > AT_ONCE_S:
+            return several[0]
+    return None
 
 
 def _saving(name: str, saved: tuple[float, float, float], jobs: str) -> Figure:

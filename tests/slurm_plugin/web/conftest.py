@@ -133,8 +133,15 @@ def add_weeks(
     each: int,
     elapsed_s: Callable[[int], int],
     wait_s: Callable[[int], int],
+    start: int = 0,
+    user: str = "ada",
+    account: str = "physics",
+    partition: str = "batch",
 ) -> None:
-    """Store some jobs a week of ada's until now, on 4 nodes instead of 2."""
+    """Store some jobs a week of a user's until now, on 4 nodes instead of 2.
+
+    start: number of the first job; those of another call have others.
+    """
     week_s = 7 * 86_400
     first_s = int(time.time()) - weeks * week_s
     decisions, runs = [], []
@@ -142,15 +149,17 @@ def add_weeks(
         at_s = first_s + number * week_s // each
         decisions.append(
             decision(
-                decision_id=f"{number:012x}", at_s=float(at_s), key="a1", label="ada/wrf",
+                decision_id=f"{start + number:012x}", at_s=float(at_s), key="a1", label="ada/wrf",
+                user=user, account=account, partition=partition,
                 predicted_s=1000.0, low_s=800.0, high_s=1300.0, request_predicted_s=1900.0,
                 request_low_s=1600.0, request_high_s=2300.0, wait_s=60.0, request_wait_s=60.0,
             )
         )  # fmt: skip
         runs.append(
             run(
-                job_id=910_000 + number, user="ada", nodes=4, elapsed_s=elapsed_s(number),
-                name="wrf", submit_s=at_s, eligible_s=at_s, start_s=at_s + wait_s(number),
+                job_id=910_000 + start + number, user=user, nodes=4, elapsed_s=elapsed_s(number),
+                partition=partition, name="wrf", submit_s=at_s, eligible_s=at_s,
+                start_s=at_s + wait_s(number),
             )
         )  # fmt: skip
     with Store.open(str(path)) as store:

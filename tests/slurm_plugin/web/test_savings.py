@@ -76,6 +76,58 @@ def test_what_was_saved_in_all_stands_at_the_top(ask, history):
     assert "<dl" not in ask("/savings", "eve", own("eve")).text
 
 
+@pytest.fixture
+def queues(history):
+    """Jobs of bob's beside ada's; they wait longer, on other nodes."""
+    add_weeks(
+        history,
+        weeks=10,
+        each=3,
+        elapsed_s=lambda _: 900,
+        wait_s=lambda _: 18_000,
+        start=500,
+        user="bob",
+        account="bio",
+        partition="gpu",
+    )
+    return history
+
+
+def test_who_waits_most_stands_in_tables_and_at_the_top(ask, queues):
+    text = unescape(ask("/savings").text)
+    part = re.search('<div class="beside" id="waits">(.*?)<h2>', text, re.DOTALL)[1]
+    found = re.findall("<tr>(.*?)</tr>", part, re.DOTALL)
+    rows = [re.sub("<[^>]*>", "", row).split() for row in found]
+    jobs = rows[1][1]  # how many are of the last four weeks depends on the day
+    title = "jobs half wait at most 9 in 10 wait at most change"
+    longest = f"{jobs} 5 h 5 h as before"
+    assert [" ".join(rows[place]) for place in (0, 3, 6)] == [
+        *(f"partition {title}", f"account {title}", f"user {title}")
+    ]
+    assert [" ".join(rows[place]) for place in (1, 4, 7)] == [
+        *(f"gpu {longest}", f"bio {longest}", f"bob {longest}")
+    ]
+    assert [rows[place][0] for place in (2, 5, 8)] == ["batch", "physics", "ada"]
+    top = re.search('<dl class="key">(.*?)</dl>', text, re.DOTALL)[1]
+    note = f"account; 9 of 10 of its {jobs} jobs wait at most 5 h"
+    assert f"<dt>Waits longest</dt><dd>bio<small>{note}</small></dd>" in top
+    for of in ("partition=gpu", "account=bio", "user=bob"):
+        assert f'href="/decisions?{of}"' in part
+        decisions = ask(f"/decisions?{of}").text
+        assert 'href="/decisions?user=bob"' in decisions
+        assert 'href="/decisions?user=ada"' not in decisions
+    assert ask("/table.csv?name=user_waits&days=90").text.splitlines()[1].startswith(f"bob,{jobs},")
+
+
+def test_users_see_no_waits_of_others(ask, queues):
+    text = ask("/savings", "ada", own("ada")).text
+    assert "gpu" not in text
+    assert "bob" not in text
+    # A coordinator compares the users of an account.
+    text = ask("/savings", "ada", own("ada", "bio")).text
+    assert 'href="/decisions?user=bob"' in text
+
+
 def test_a_user_sees_the_savings_of_own_jobs_only(ask, history):
     assert "Node-hours saved" in ask("/savings", "ada", own("ada")).text
     text = ask("/savings", "eve", own("eve")).text
