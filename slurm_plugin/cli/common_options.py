@@ -72,6 +72,14 @@ def whole(text: str) -> int:
     return int(text)
 
 
+def from_one(text: str) -> int:
+    """Read a whole number from 1 on."""
+    count = whole(text)
+    if not count:
+        raise argparse.ArgumentTypeError("0 is not a whole number from 1 on")
+    return count
+
+
 def number(holds: Callable[[float], bool], what: str) -> Callable[[str], float]:
     """Make a reader of numbers of which something holds; ``what`` says it of others.
 
@@ -92,4 +100,5 @@ def number(holds: Callable[[float], bool], what: str) -> Callable[[str], float]:
 
 
 share = number(lambda one: 0 <= one <= 1, "a share from 0 to 1")
+not_negative = number(lambda one: 0 <= one < inf, "0 or above")
 positive = number(lambda one: 0 < one < inf, "above 0")

@@ -63,7 +63,7 @@ def load_json(text: str | bytes, *, name: str) -> Any:
     except RecursionError as error:
         raise ConfigError(f"{name}: {_DEEP}") from error
     except ValueError as error:
-        raise ConfigError(f"{name}: {error}") from error
+        raise ConfigError(f"{name}: {json_fault(error, text)}") from error
     if twice:
         # Of mappings within each other the outer one is the last, and no other has replaced it.
         held, key = twice[-1]
@@ -71,6 +71,15 @@ def load_json(text: str | bytes, *, name: str) -> Any:
         place = f"{path}.{key}".lstrip(".")
         raise ConfigError(f"{name}: {place}: it is given twice")
     return document
+
+
+def json_fault(error: Exception, text: str | bytes) -> str:
+    """Say what is wrong with JSON, and where: msgspec does not say where a text was cut off."""
+    why = str(error)
+    if "truncated" in why or "invalid number" in why:  # a number may be cut as well
+        data = text.encode() if isinstance(text, str) else text
+        return f"cut off at byte {len(data)}"
+    return why
 
 
 def convert(data: Any, kind: type[_Made], *, name: str, at: str = "") -> _Made:

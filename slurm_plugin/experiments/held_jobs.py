@@ -16,6 +16,7 @@ from sacct_ingest.errors import ConfigError, FormatError, NimoError, SlurmError,
 from sacct_ingest.files import atomic_file
 from sacct_ingest.records import JobState
 from sacct_ingest.scripts.job_script import parse_command_line
+from slurm_plugin.config.yaml_text import json_fault
 from slurm_plugin.slurm import commands
 from slurm_plugin.slurm.job_request import user_name
 from slurm_plugin.slurm.slurm_conf import CONFIG
@@ -227,11 +228,10 @@ def read(path: Path, kind: type[_File], fix: str) -> _File:
     try:
         data = path.read_bytes()
         return msgspec.json.decode(data, type=kind)
-    except (OSError, msgspec.DecodeError) as error:
-        why = str(error)
-        if "truncated" in why or "invalid number" in why:  # a number may be cut as well
-            why = f"cut off at byte {len(data)}"
-        raise FormatError(f"{path}: {why}; {fix}") from error
+    except OSError as error:
+        raise FormatError(f"{path}: {error.strerror}; {fix}") from error
+    except msgspec.DecodeError as error:
+        raise FormatError(f"{path}: {json_fault(error, data)}; {fix}") from error
 
 
 def overrun_s(config: Mapping[str, str]) -> float:

@@ -19,7 +19,7 @@ def add_arguments(add: Options) -> None:
     """Declare the options."""
     add("file FILE", "description of the application", type=Path)
     add("--dry-run", "show the next run, submit nothing")
-    add("--budget NODE-AMOUNT", "budget, instead of the one in FILE", type=positive)
+    add("--budget NODE-HOURS", "budget, instead of the one in FILE", type=positive)
     add("--state FILE", "journal of the runs (default: beside the file)", type=Path)
     add("--leave", "leave the job in the queue where it is interrupted")
     add.shared("json", "store", "config")

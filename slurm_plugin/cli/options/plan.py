@@ -1,13 +1,12 @@
 """Plan a workflow: where each task runs, on how many nodes, and where its data goes.
 
 It prints the best plan, alternatives, and the command lines of sbatch; --submit submits them.
-The exit status is 4 where no plan meets the deadline.
 """
 
 from pathlib import Path
 
 from slurm_plugin.cli.command_context import Options, moment
-from slurm_plugin.cli.common_options import positive
+from slurm_plugin.cli.common_options import not_negative, positive
 
 EXAMPLE = """\
   nimo lab plan workflow.yaml
@@ -31,6 +30,7 @@ def add_arguments(add: Options) -> None:
     add(
         "--slip S",
         "allowed difference from the plan, besides a tenth of a step's time (%(default)g s)",
+        type=not_negative,
         default=30.0,
     )
     add("--hard", "let Slurm end jobs that will miss the deadline")

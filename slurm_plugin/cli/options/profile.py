@@ -6,7 +6,7 @@ It compares nodes of one type.  The exit status is 1 if some differ or could not
 import argparse
 
 from slurm_plugin.cli.command_context import Options
-from slurm_plugin.cli.common_options import whole
+from slurm_plugin.cli.common_options import from_one, whole
 
 EXAMPLE = """\
   nimo lab profile -p batch
@@ -28,7 +28,7 @@ def add_arguments(add: Options) -> None:
     add("--reservation", "reservation of the jobs", default="")
     add("--show", "print stored profiles, measure nothing")
     add("--only PARTS", f"of {','.join(PARTS)}: these only", type=_parts, default=PARTS)
-    add("--at-once N", "number of jobs at a time", type=whole, default=1)
+    add("--at-once N", "number of jobs at a time", type=from_one, default=1)
     add("--immediate S", "leave out nodes not free within S s", type=whole, default=0)
     add(
         "--network-host HOST:PORT",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slurm_plugin.cli.command_context import Options
-from slurm_plugin.cli.common_options import positive
+from slurm_plugin.cli.common_options import from_one, positive
 
 EXAMPLE = """\
   nimo scale job.sh -N 1-64
@@ -39,7 +39,7 @@ def add_arguments(add: Options) -> None:
         choices=("nodes", "cpus", "gpus"),
         default="nodes",
     )
-    add("--runs", "most runs (default: %(default)s)", type=int, default=6)
+    add("--runs", "most runs (default: %(default)s)", type=from_one, default=6)
     add(
         "--budget AMOUNT",
         "most node-hours, CPU-hours or GPU-hours (default: 200)",
@@ -50,6 +50,7 @@ def add_arguments(add: Options) -> None:
     add(
         "--together",
         "most of the first runs at once (default: %(default)s); later ones one by one",
+        type=from_one,
         default=3,
     )
     add(

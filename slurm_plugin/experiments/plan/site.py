@@ -25,8 +25,6 @@ from sacct_ingest.errors import NoHistory, StoreError
 from sacct_ingest.probes.agreement import MEASURES
 from sacct_ingest.records import KeyLevel, NodeProfile, Probe, Resource
 from sacct_ingest.runs.sharing import SharedTag
-from sacct_ingest.store import Store
-from sacct_ingest.store.fits import NEIGHBOURS
 from slurm_plugin.config.settings import Config
 from slurm_plugin.experiments.learn.description import INPUT_BYTES
 from slurm_plugin.experiments.plan import run_times
@@ -44,6 +42,7 @@ from slurm_plugin.store_access import load_tables, matching_tables, open_store, 
 
 if TYPE_CHECKING:
     from predictor.occupancy.application_model import OccupancyFit, Sample
+    from sacct_ingest.store import Store
 
 _MONTH_S = 30 * 86400.0
 _MIB = 2.0**20
@@ -76,6 +75,9 @@ class _Store:
     fits: Mapping[str, OccupancyFit] = field(default_factory=dict)
 
 
+_NOTHING_STORED = _Store(tables={}, series=(), profiles=())
+
+
 def problem(
     flow: Workflow,
     config: Config,
@@ -97,7 +99,10 @@ def problem(
     """
     now_s = time.time()
     slurm = empty_places(flow, now_s) if empty else places_in_slurm(flow, config, now_s, submitted)
-    stored = _stored(flow, config, now_s)
+    # A store takes longer to load than all else of a small plan: only what may be used is read.
+    tasks = flow.tasks.values()
+    used = slurm.nodes or flow.links or any(task.samples or _by_history(task) for task in tasks)
+    stored = _stored(flow, config, now_s) if used else _NOTHING_STORED
     speeds = _speeds(flow, slurm, stored)
     flow = _with_tags(_with_figures(flow, slurm, stored), stored.tables)
     runs = run_times.LearnedRunTimes(
@@ -121,12 +126,16 @@ def problem(
     )
 
 
+def _by_history(task: Task) -> bool:
+    return task.samples == run_times.HISTORY or not (task.run_times_s or task.samples)
+
+
 def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
     """Read what the workflow does not say itself; without a store there are no node profiles."""
     labels = {
         task.name: task.application or f"{flow.name}/{task.name}"
         for task in flow.tasks.values()
-        if task.samples == run_times.HISTORY or not (task.run_times_s or task.samples)
+        if _by_history(task)
     }
     measured = any(link.bandwidth_bytes_per_s is None for link in flow.links.values())
     probed = measured or any(link.latency_s is None for link in flow.links.values())
@@ -135,7 +144,7 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
     except StoreError:
         if labels or measured:
             raise
-        return _Store(tables={}, series=(), profiles=())
+        return _NOTHING_STORED
     with opened as store:
         all_tables = load_tables(store)
         tables = {}
@@ -178,6 +187,7 @@ def _guessed(
     Raises NoHistory: there is no guess of some task.
     """
     from predictor.neighbours import Neighbours  # noqa: PLC0415
+    from sacct_ingest.store.fits import NEIGHBOURS  # noqa: PLC0415
     from slurm_plugin.experiments.plan.first_runs import guess  # noqa: PLC0415
 
     past = Neighbours(store.records.find(*NEIGHBOURS))

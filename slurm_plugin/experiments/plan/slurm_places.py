@@ -17,7 +17,6 @@ from msgspec import structs
 
 from sacct_ingest.errors import ConfigError, ScriptError, SlurmError, StoreError
 from sacct_ingest.scripts.job_script import parse_command_line
-from sacct_ingest.store.fits import QUEUE, WAITS
 from sacct_ingest.text.slurm_text import parse_epoch
 from slurm_plugin.config.setting_types import Source
 from slurm_plugin.config.settings import Config
@@ -144,6 +143,8 @@ def with_outlooks(look: Cluster, raw: RawState, settings: SlurmConf, config: Con
     tables, past, record = PredictionLookup(), "", ""
     try:
         with open_store(config) as store:
+            from sacct_ingest.store.fits import QUEUE, WAITS  # noqa: PLC0415 - as heavy as the store
+
             tables = PredictionLookup(store.fits.payloads(), off=store.standings.off())
             past = store.records.of_level(QUEUE).get(look.name, "")
             record = store.records.of_level(WAITS).get(look.name, "")

@@ -92,7 +92,19 @@ def test_an_experiment_goes_on_under_its_old_name(name, capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["frobnicate"], ["fit", "--frobnicate"], ["lab", "fit"], ["help", "frobnicate"], ["--frob"]],
+    [
+        ["frobnicate"],
+        ["fit", "--frobnicate"],
+        ["lab", "fit"],
+        ["help", "frobnicate"],
+        ["--frob"],
+        ["scale", "--runs=0", "job.sh"],
+        ["scale", "--runs=-3", "job.sh"],
+        ["scale", "--together=0", "job.sh"],
+        ["lab", "profile", "--at-once=0"],
+        ["lab", "plan", "--slip=-5", "flow.yaml"],
+        ["lab", "plan", "--slip=nan", "flow.yaml"],
+    ],
 )
 def test_wrong_usage_is_status_2_on_stderr(arguments, capsys):
     with pytest.raises(SystemExit) as ended:

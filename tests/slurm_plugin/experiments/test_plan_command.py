@@ -13,6 +13,7 @@ import pytest
 from predictor.stored_table import encode
 from sacct_ingest.records import KeyLevel, Probe, Resource
 from sacct_ingest.store import FitRow, Store
+from slurm_plugin.cli import exit_status
 from slurm_plugin.cli.nimo import main
 from tests.sacct_ingest.records import scaling_runs
 from tests.slurm_plugin.made import AMDAHL, table
@@ -84,8 +85,12 @@ def test_prints_the_plan_and_how_it_would_be_submitted(flow, capsys):
     assert not flow.with_suffix(".plan.json").exists()
 
 
-@pytest.mark.parametrize("text", [FLOW, STORED], ids=["by its file", "by the store"])
-def test_a_plan_that_is_shown_loads_nothing_that_it_does_not_use(flow, tmp_path, text):
+@pytest.mark.parametrize(
+    ("text", "unused"),
+    [(FLOW, UNUSED | {"sqlalchemy"}), (STORED, UNUSED)],
+    ids=["by its file", "by the store"],
+)
+def test_a_plan_that_is_shown_loads_nothing_that_it_does_not_use(flow, tmp_path, text, unused):
     """No fits, no accounting, and no guesses for what never ran."""
     with Store.open(f"sqlite:///{tmp_path / 'none.db'}") as store:
         store.fits.replace([fitted()])
@@ -100,7 +105,7 @@ def test_a_plan_that_is_shown_loads_nothing_that_it_does_not_use(flow, tmp_path,
     )
     assert json.loads(done.stdout)["plans"]
     assert "slurm_plugin.experiments.plan.plans" in done.stderr.split()
-    assert UNUSED & set(done.stderr.split()) == set()
+    assert unused & set(done.stderr.split()) == set()
 
 
 def test_a_later_deadline_takes_fewer_node_hours(flow, capsys):
@@ -128,6 +133,7 @@ def test_a_deadline_that_cannot_be_met_is_status_4(flow, deadline, label, report
     text = capsys.readouterr().out
     assert text.startswith(label)
     assert reported in text
+    assert exit_status.statuses("plan")[4] == "no plan meets the deadline"
 
 
 def test_says_why_all_ends_later_than_its_last_step(flow, capsys):

@@ -264,7 +264,7 @@ def test_the_folder_holds_tables_plot_paragraph_and_job_ids(tmp_path):
 
 
 def test_a_folder_without_a_study_is_named(tmp_path):
-    with pytest.raises(FormatError, match="is this the folder of a study"):
+    with pytest.raises(FormatError, match=r"json: No such file .*; is this the folder of a study"):
         Study(tmp_path / "study.json")
 
 
