@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import _bench
 
 from sacct_ingest.records import KeyLevel
+from sacct_ingest.runs.layout import Unit
 from sacct_ingest.store import Store
 from sacct_ingest.text.durations import duration_text, slurm_time
 from slurm_plugin.config.loader import load
@@ -72,7 +73,7 @@ SHAPES = (
 class Answer:
     """What a surface says of a job; None or empty: it says nothing of it."""
 
-    count: int | None = None
+    count: str = ""  #: of nodes; of what else it says
     limit: str = ""
     memory: str = ""
     time_s: float | None = None
@@ -156,7 +157,7 @@ def asked(used: Site, shape: Shape, job: Sequence[str]) -> Iterator[tuple[str, A
         "--json": lambda: of_json(used.advise("--json", *words, check=False).stdout),
         "nimo-advise": lambda: of_text(used.advise(*words, check=False).stdout),
         "store": lambda: of_json(used.advise(store, "--json", *words, check=False).stdout),
-        "--local": lambda: of_json(used.advise("--local", "--json", *words, check=False).stdout),
+        "--local": lambda: of_json(of_own_history(used, words)),
         "page": lambda: of_page(used, shape.name),
         "export": lambda: of_export(used, shape.name),
         "sbatch": lambda: of_sbatch(used, words),
@@ -169,13 +170,31 @@ def asked(used: Site, shape: Shape, job: Sequence[str]) -> Iterator[tuple[str, A
             yield name, Answer(note=f"failed: {error!r}"[:120])
 
 
+def of_own_history(used: Site, words: Sequence[str]) -> str:
+    """Ask without nimod; the history is kept with the cluster, of which there are others."""
+    env = {"XDG_DATA_HOME": str(used.cluster.layout.work / "own-history")}
+    return used.cluster.run("nimo-advise", "--local", "--json", *words, env=env, check=False).stdout
+
+
+def counted(number: int | None, unit: Unit) -> str:
+    """Write a size: of nodes the number alone."""
+    if number is None:
+        return ""
+    return str(number) if unit is Unit.NODES else unit.counted(number)
+
+
+def unit_of(word: str) -> Unit:
+    """Read what is counted: one of them, or several."""
+    return next(unit for unit in Unit if word.removesuffix("s") == unit.word)
+
+
 def of_advice(advice: Mapping[str, Any]) -> Answer:
     """Read an advice."""
     shown = advice["nodes"] or advice["asked"]
     row = next((row for row in advice["rows"] if row["nodes"] == shown), {})
     directives = " ".join(advice[f"{name}directive"] for name in ("time_", "memory_"))
     return Answer(
-        count=advice["nodes"],
+        count=counted(advice["nodes"], Unit(advice["unit"])),
         time_s=row.get("time_s"),
         chance=row.get("chance"),
         **_lines(directives),
@@ -198,10 +217,10 @@ def of_json(text: str) -> Answer:
 def of_text(text: str) -> Answer:
     """Read count, limit and run time from the text that `nimo-advise` prints."""
     said = " ".join(text.split())
-    about = re.search(r"(?:About|about) ([\d:]+ ?(?:s|min|h|d)?) on (\d+) ", said)
+    about = re.search(r"(?:About|about) ([\d:]+ ?(?:s|min|h|d)?) on (\d+) (\w+)", said)
     lines = " ".join(line for line in text.splitlines() if line.startswith("#SBATCH"))
     return Answer(
-        count=int(about[2]) if about else None,
+        count=counted(int(about[2]), unit_of(about[3])) if about else "",
         note=f"({about[1]})" if about else "",
         **_lines(lines),
     )
@@ -247,7 +266,7 @@ def of_sbatch(used: Site, words: Sequence[str]) -> Answer:
     shown = used.cluster.job(int(job_id[1]))
     lines = [line for line in ended.stderr.splitlines() if "nimo" in line]
     low, _, _ = shown["NumNodes"].partition("-")
-    return Answer(count=int(low), limit=shown["TimeLimit"], note="; ".join(lines)[:160])
+    return Answer(count=low, limit=shown["TimeLimit"], note="; ".join(lines)[:160])
 
 
 #: The jobs that `of_sbatch` submitted.
@@ -263,7 +282,7 @@ def of_why(used: Site) -> Answer:
     found = re.search(r"On (\d+) (\w+),? .*?predicted run time was ([\d.:]+ ?\w*)", said)
     if not found:
         return Answer(note="says no run time")
-    return Answer(count=int(found[1]), note=f"({found[3]})")
+    return Answer(count=counted(int(found[1]), unit_of(found[2])), note=f"({found[3]})")
 
 
 if __name__ == "__main__":

@@ -163,6 +163,8 @@ class PredictionTable(ByType):
     #: it is made of a user's other jobs and of those of so many other users, for a command without
     #: runs (:mod:`predictor.neighbours`)
     neighbours: tuple[int, int] | None = None
+    #: applications that tags of its runs name, two at most: enough to say that there are others
+    tagged: tuple[str, ...] = ()
     #: fields that differ where the owner's runs alone may have a say: what decisions go by
     acting: dict[str, Any] = field(default_factory=dict)
 

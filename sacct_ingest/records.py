@@ -212,6 +212,11 @@ class Identity:
         """The tag as its user wrote it: ``APP`` or ``APP/PROBLEM``; empty without one."""
         return self.tag.partition("/")[2]
 
+    @property
+    def program(self) -> str:
+        """The tag without its problem: ``APP``; empty without one."""
+        return self.application.partition("/")[0]
+
     def key(self, level: KeyLevel) -> str:
         """Text of the key at ``level``, empty where it is unknown."""
         if level is KeyLevel.NAME:

@@ -347,6 +347,7 @@ def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Recor
     key, rows = runs.whole.key, runs.whole.rows
     unit, names, groups = runs.unit, runs.names, runs.groups
     family = runs.family
+    tagged = run_facts.applications_of(rows)
     settings = replace(settings, sized=family is not None)
     noted = (*names, *(f"{_SIZED}{term.name}" for term in (family.terms if family else ())))
 
@@ -370,7 +371,8 @@ def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Recor
             table = replace(table, unit=unit, problems=problems)
         if table is not None:
             never_had = tuple(n for n in _said_of(table) if n not in runs.had)
-            table = replace(table, one_cpu=_on_one_cpu(had), never_had=never_had)
+            one_cpu = _on_one_cpu(had)
+            table = replace(table, one_cpu=one_cpu, never_had=never_had, tagged=tagged)
         # Entries of the record that are new.
         new = sum(one.end_s > before.until_s for one in record.entries if record is not before)
         return Fitted(name, table, record, new)

@@ -243,6 +243,12 @@ def owner_of(rows: Iterable[RunRow]) -> str:
     return users.pop() if len(users) == 1 else ""
 
 
+def applications_of(rows: Sequence[RunRow]) -> tuple[str, ...]:
+    """Applications that tags of these runs name; two at most, which says that there are several."""
+    tags = {row.tag: row.identity.program for row in rows if row.tag}
+    return tuple(sorted(set(tags.values()))[:2])
+
+
 def longest_of(rows: Iterable[RunRow]) -> tuple[Longest, ...]:
     """Longest run on each count, of those with a run time."""
     times: dict[int, float] = {}

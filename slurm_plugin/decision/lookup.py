@@ -237,6 +237,7 @@ class PredictionLookup:
             if (key := identity.key(level))
             and (table := _for_job(table_at, level, key, layouts, attributes)) is not None
         ]
+        candidates = _of_same_tag(candidates, identity)
         first = _by_line(candidates) or next(iter(candidates), None)
         if (of_family := self._of_family(candidates)) is not None:
             return of_family
@@ -316,6 +317,19 @@ def _broader(narrow: PredictionTable, broad: PredictionTable) -> PredictionTable
         and worse(broad.verdict, narrow.verdict) is narrow.verdict
     )
     return broad if has_more and all(_holds(broad, point) for point in narrow.observed) else narrow
+
+
+def _of_same_tag(
+    candidates: Sequence[PredictionTable], identity: Identity
+) -> list[PredictionTable]:
+    """Leave out tables of runs that were tagged as other applications, where the tag has runs.
+
+    Its user says which application a run is.  A script that several share is known where nimod saw
+    the jobs and not in the accounting: without this the two would count in different units.
+    """
+    has_runs = any(one.level == KeyLevel.TAG for one in candidates)
+    same = {identity.program}
+    return [one for one in candidates if not has_runs or same.issuperset(one.tagged)]
 
 
 def _by_line(candidates: Sequence[PredictionTable]) -> PredictionTable | None:

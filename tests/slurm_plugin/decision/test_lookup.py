@@ -9,7 +9,7 @@ from predictor.prediction_table import Part
 from predictor.stored_table import encode
 from predictor.types import Verdict
 from sacct_ingest.records import Identity
-from sacct_ingest.runs.layout import Layout
+from sacct_ingest.runs.layout import Layout, Unit
 from slurm_plugin.decision.context_builder import TextCache
 from slurm_plugin.decision.lookup import PackedTables, PredictionLookup
 from tests.slurm_plugin.made import history, stored, table
@@ -68,6 +68,17 @@ def test_first_runs_of_a_script_do_not_hide_the_history_of_its_command_line():
     surer = replace(script, verdict=Verdict.DOUBTFUL)
     assert stored(surer, line).find(ALICE) == surer
     assert stored(script, replace(line, verdict=Verdict.REFUSED)).find(ALICE) == script
+
+
+def test_runs_that_were_tagged_as_another_application_say_nothing_beside_own_ones():
+    tagged = Identity("alice", "solve", tag="alice/solve", script="5c1")
+    of_tag = of("tag", "alice/solve", history, tagged=("solve",))
+    script = of("script", "5c1", tagged=("prepare", "solve"), unit=Unit.CPUS)
+    assert stored(of_tag, script).find(tagged) == of_tag
+    other_problem = replace(script, tagged=("solve",))
+    assert stored(of_tag, other_problem).find(tagged) == other_problem
+    assert stored(script).find(tagged) == script, "it is all that is known of a first run"
+    assert stored(of_tag, script).find(replace(tagged, tag="")) == script
 
 
 def test_user_and_name_are_better_than_nothing():
