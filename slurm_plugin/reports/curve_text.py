@@ -204,24 +204,30 @@ def record_line(record: Recorded | RecordSummary, unit: Unit) -> str:
     """Describe how accurate the last predictions were; the verdict rests on them.
 
     >>> record_line(Recorded(False, 40, 0.03, 36), Unit.NODES)
-    'the last 40 predictions on new node counts: median error 3 %, 36 inside the interval'
+    'the last 40 predictions on new node counts: half off by 3 % or less, 36 inside the interval'
+    >>> record_line(Recorded(True, 1, 0.2, 0), Unit.NODES)
+    'the last prediction on node counts that ran before: off by 20 %, outside the interval'
     """
-    where = "node counts that had been run" if record.repeated else "new node counts"
-    made = fmt.count(record.predictions, "prediction").removeprefix("1 ")
+    counts = unit.words("node counts that ran before" if record.repeated else "new node counts")
+    error = fmt.percent(record.median_error)
+    if record.predictions == 1:
+        inside = "inside" if record.inside else "outside"
+        return f"the last prediction on {counts}: off by {error}, {inside} the interval"
     return (
-        f"the last {made} on {unit.words(where)}: "
-        f"median error {fmt.percent(record.median_error)}, {record.inside} inside the interval"
+        f"the last {record.predictions} predictions on {counts}: half off by {error} or less, "
+        f"{record.inside} inside the interval"
     )
 
 
 def standing_line(row: StandingRow) -> str:
     """Say whether an application is switched off, with its realised over predicted run time."""
     what = "switched off" if row.off else "in use"
-    why = "too few of its changed jobs kept the guard; " if row.broke_promises else ""
+    why = "too few of its changed jobs ended as promised; " if row.broke_promises else ""
+    runs = fmt.count(row.runs, "run").removeprefix("1 ")
     return (
-        f"{fmt.printable(row.label)}: {what} since {fmt.clock(row.since_s)}; {why}median of "
-        f"actual/predicted run time {row.ratio:.2f} in the last {fmt.count(row.runs, 'run')} "
-        f"(in use from {row.low:.2f} to {row.high:.2f})"
+        f"{fmt.printable(row.label)}: {what} since {fmt.clock(row.since_s)}; {why}the last {runs} "
+        f"took {row.ratio:.2f} times as long as predicted (allowed: {row.low:.2f} to "
+        f"{row.high:.2f})"
     )
 
 

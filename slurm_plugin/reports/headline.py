@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sacct_ingest.text.durations import duration_text
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.text.formatting import (
     clock,
     count,
+    ends_differ,
     hours,
     interval,
     percent,
@@ -26,6 +27,10 @@ if TYPE_CHECKING:  # the first line is printed before the rest is loaded
 
 TASKS = 5  #: at most, at the top of a page
 _Hours = tuple[float, float, float]  #: value and ends
+#: Verdicts, and what they are where nothing was changed yet.
+_HELPS = "it helps"
+_COSTS = "it costs time"
+_WHILE_OBSERVING = {_HELPS: "it would help", _COSTS: "it would cost time"}
 _FEWEST = 5  #: runs of an application whose share inside intervals says something
 
 
@@ -49,9 +54,10 @@ class Headline:
     tasks: tuple[Task, ...]
 
     def lines(self) -> list[str]:
-        """Benefit, trust and the first thing to do, a sentence each."""
+        """Benefit with the verdict before it, trust and the first thing to do."""
         to_do = f"To do: {self.tasks[0].text}." if self.tasks else "There is nothing to do."
-        return [self.benefit, self.trust, to_do]
+        verdict = f"{self.verdict[:1].upper()}{self.verdict[1:]}"
+        return [f"{verdict}: {self.benefit}", self.trust, to_do]
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -76,12 +82,12 @@ def headline(report: OutcomeReport) -> Headline:
     """Sum up a report."""
     benefits = [_applied(report, one) for one in report.applied]
     benefits = benefits or [_observed(report, one) for one in report.observed]
-    nothing = "no job ran on a count that NIMO chose, and none would have been given another one"
-    benefit = " ".join(text for text, _ in benefits) or f"Benefit: {nothing}."
+    nothing = "NIMO changed the count of no job, and would have changed none."
+    benefit = " ".join(text for text, _ in benefits) or nothing
     trust, worst = _trust(report)
     return Headline(
         benefit=" ".join((benefit, *proven_lines(report.proven))),
-        verdict=benefits[0][1] if benefits else "none yet",
+        verdict=benefits[0][1] if benefits else "no benefit yet",
         trust=trust,
         worst=worst,
         tasks=tuple(_tasks(report))[:TASKS],
@@ -92,7 +98,8 @@ def proven_lines(gain: Gain) -> Iterator[str]:
     """Say what ``opt_in.proven: on`` would give, as long as there is such a job."""
     if gain.jobs:
         jobs = count(gain.jobs, "job")
-        yield f"opt_in.proven: on would give {jobs} of one count another one: {gained(gain)}."
+        which = f"{jobs} that {'asks' if gain.jobs == 1 else 'ask'} for one count"
+        yield f"With opt_in.proven: on, NIMO would also change {which}: {gained(gain)}."
 
 
 def tries_text(promises: Promises) -> str:
@@ -105,12 +112,12 @@ def tries_text(promises: Promises) -> str:
 
 def gained(gain: Gain) -> str:
     """Put node-hours and waiting into words."""
-    less = "less" if gain.node_hours >= 0 else "more"
-    parts = [f"{hours(abs(gain.node_hours))} {gain.unit.word}-hours {less}"]
+    fewer = "fewer" if gain.node_hours >= 0 else "more"
+    parts = [f"{hours(abs(gain.node_hours))} {fewer} {gain.unit.word}-hours"]
     if gain.wait_jobs:
-        of = "" if gain.wait_jobs == gain.jobs else f" (of {gain.wait_jobs})"
+        of = "" if gain.wait_jobs == gain.jobs else f" (known of {gain.wait_jobs})"
         less = "less" if gain.wait_hours >= 0 else "more"
-        parts.append(f"{duration_text(3600 * abs(gain.wait_hours))} of waiting {less}{of}")
+        parts.append(f"{duration_text(3600 * abs(gain.wait_hours))} {less} waiting{of}")
     return ", ".join(parts)
 
 
@@ -123,10 +130,10 @@ def _applied(report: OutcomeReport, one: Effect) -> tuple[str, str]:
     if other:
         share = one.node_hours / other - 1
         cost = f"{percent(abs(share))} {'fewer' if share < 0 else 'more'}"
-    each = "it" if one.jobs == 1 else "on average each"
-    missing = "" if waited else " Waits are not counted: they are not predicted well enough."
+    each = "It" if one.jobs == 1 else "On average each"
+    missing = "" if waited else " Waits are excluded: predictions of them are too inaccurate."
     return (
-        f"NIMO changed the {one.unit.word} count of {count(one.jobs, 'job')}: {each} "
+        f"NIMO changed the {one.unit.word} count of {count(one.jobs, 'job')}. {each} "
         f"{'ended' if waited else 'ran'} {text}, for {cost} {one.unit.word}-hours.{missing} "
         f"{_harm(one.later, len(report.stopped))}"
     ), verdict if waited else f"{worse if saved[0] < 0 else better} runs, waits unknown"
@@ -135,12 +142,9 @@ def _applied(report: OutcomeReport, one: Effect) -> tuple[str, str]:
 def _harm(later: int, stopped: int) -> str:
     """Say how many changed jobs were worse off: later than as asked, or stopped by a limit."""
     if not later and not stopped:
-        return "None ended a minute later than as asked, and none was stopped by a limit."
-    verb = "were" if stopped > 1 else "was"
-    return (
-        f"{later or 'None'} ended a minute or more later than as asked; "
-        f"{stopped or 'none'} {verb} stopped by a limit."
-    )
+        return "None ended over a minute later than as asked, and no limit ended any."
+    ended = f"a limit ended {stopped}" if stopped else "no limit ended any"
+    return f"{later or 'None'} ended over a minute later than as asked; {ended}."
 
 
 def saved_hours(one: Effect) -> tuple[_Hours, bool]:
@@ -162,13 +166,13 @@ def _observed(report: OutcomeReport, one: Effect) -> tuple[str, str]:
     if one.wait_jobs:
         time = _sum(time, _saved(one.other_wait_hours, one.wait_hours, other_way=True))
     what = "of waiting and running" if one.wait_jobs else "of running"
-    spent, _ = _signed(cost, "less", "more", unit=f"{one.unit.word}-hours")
-    took, verdict = _signed(time, "less", "more", unit=f"hours {what}")
+    spent, _ = _signed(cost, "fewer", "more", unit=f"{one.unit.word}-hours")
+    took, verdict = _signed(time, "fewer", "more", unit=f"hours {what}")
     return (
         f"NIMO would have changed {one.jobs} of {count(report.finished, 'job')} that ended: "
-        f"{spent}, {took}. {one.later or 'None'} would have ended a minute or more later than "
-        "as asked."
-    ), verdict
+        f"{spent}, {took}. {one.later or 'None'} would have ended over a minute later than as "
+        "asked."
+    ), _WHILE_OBSERVING.get(verdict, verdict)
 
 
 def _saved(other: EffectEstimate, had: float, *, other_way: bool = False) -> _Hours:
@@ -194,21 +198,23 @@ def _signed(
         return f"{hours(abs(one))}" if unit else duration_text(3600 * abs(one))
 
     word = better if value >= 0 else worse
-    tail = f" {unit} {word}" if unit else f" {word}"
+    tail = f" {word} {unit}" if unit else f" {word}"
     if low < 0 < high:
         ends = f"{amount(low)} {worse} to {amount(high)} {better}"
-        return f"{amount(value)}{tail} (not sure: {ends})", "not sure yet"
+        return f"{amount(value)}{tail} (not sure yet: {ends})", "not sure yet"
     near, far = sorted((abs(low), abs(high)))
-    return (
-        with_interval(f"{amount(value)}{tail}", near, far, amount),
-        "it helps" if value >= 0 else "it costs time",
-    )
+    text = f"{amount(value)}{tail}"
+    if unit:
+        text = with_interval(text, near, far, amount)
+    elif ends_differ(near, far, amount):
+        text = f"{text} ({duration_range(3600 * near, 3600 * far)})"
+    return text, _HELPS if value >= 0 else _COSTS
 
 
 def _trust(report: OutcomeReport) -> tuple[str, str]:
     accuracy = report.accuracy or report.guesses
     if accuracy is None or accuracy.inside is None:
-        return "Trust: no completed run to compare with a prediction yet.", ""
+        return "No run has completed yet to compare with its prediction.", ""
     level = percent(report.confidence)
     text = f"{percent(accuracy.inside)} of {count(accuracy.intervals, 'run')} ended inside the "
     text += f"{level} interval"
@@ -227,26 +233,26 @@ def _tasks(report: OutcomeReport) -> Iterator[Task]:
     """List what there is to do, the most urgent first, one of each kind."""
     if report.stopped:
         jobs = count(len(report.stopped), "job")
-        yield Task(f"see why {jobs} that NIMO changed met a limit", table="stopped")
+        yield Task(f"see why a limit ended {jobs} that NIMO changed", table="stopped")
     for off in report.switched_off[:1]:
         yield Task(
-            f"{printable(off.label)} is switched off: its runs take {off.ratio:.2f} times as long "
-            "as predicted",
+            f"look into {printable(off.label)}, which is switched off: its runs take "
+            f"{off.ratio:.2f} times as long as predicted",
             application=off.label,
         )
     for one in report.drift[:1]:
         yield Task(f"{printable(one.application)}: {one.text}", application=one.application)
     for waste in report.waste[:1]:
         yield Task(
-            f"{printable(waste.user)} can ask for {waste.unit.counted(waste.knee)} with "
-            f"{printable(waste.application)}: {hours(waste.wasted_node_hours)} "
-            f"{waste.unit.word}-hours were beyond the knee",
+            f"ask {printable(waste.user)} to take {waste.unit.counted(waste.knee)} for "
+            f"{printable(waste.application)}: that saves {hours(waste.wasted_node_hours)} "
+            f"{waste.unit.word}-hours",
             table="waste",
         )
     for unused in (one for one in report.unused[:1] if one.cpu_hours):
         yield Task(
-            f"{printable(unused.application)} left {hours(unused.unused_cpu_hours)} of "
-            f"{hours(unused.cpu_hours)} CPU-hours unused",
+            f"ask for fewer CPUs for {printable(unused.application)}: it left "
+            f"{hours(unused.unused_cpu_hours)} of {hours(unused.cpu_hours)} CPU-hours unused",
             table="unused",
         )
     drifting = {one.application for one in report.drift}
@@ -259,5 +265,5 @@ def _tasks(report: OutcomeReport) -> Iterator[Task]:
         yield Task(text, application=one.application)
         break
     if report.observed and not report.applied:
-        text = "set mode: enforce if what NIMO would have done convinces you"
+        text = "set mode: enforce, if what NIMO would have done convinces you"
         yield Task(text, table="effects")

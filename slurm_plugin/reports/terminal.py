@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sacct_ingest.text.durations import duration_text
+from sacct_ingest.text.durations import duration_range, duration_text
 from slurm_plugin.evaluation.accuracy import Accuracy
 from slurm_plugin.evaluation.diagnoses import JobDiagnosis, RecordSummary, Waste
 from slurm_plugin.evaluation.effects import Deadlines, Effect, EffectEstimate, Promises
@@ -19,15 +19,16 @@ from slurm_plugin.reports.wait_tables import wait_line
 from slurm_plugin.text.formatting import (
     beside,
     count,
-    ends_differ,
     hours,
     percent,
     printable,
+    with_interval,
     wrapped,
 )
 from slurm_plugin.text.streams import Heading
 from slurm_plugin.text.table_columns import WIDTH
 
+_HOUR_S = 3600.0
 _MOST = 10  #: rows of a list that is only a summary
 _WAITS = 3  #: of one kind of group
 _APPLICATIONS = 50  #: a thousand rows are too long to read, and their layout takes seconds
@@ -101,7 +102,8 @@ def _longest(report: OutcomeReport, kind: str) -> Sequence[GroupWaits]:
 def _stopped(job: JobOutcome) -> str:
     return (
         f"{job.job_id}  {printable(job.application)}: {job.state} after "
-        f"{duration_text(job.took_s)} on {count(job.nodes, 'node')}, given {decision_of(job)}"
+        f"{duration_text(job.took_s)} on {count(job.nodes, 'node')}; NIMO gave it "
+        f"{decision_of(job)}"
     )
 
 
@@ -122,10 +124,9 @@ def _waste(row: Waste) -> str:
     few, many = row.nodes
     nodes = f"{few}" if few == many else f"{few} to {many}"
     return (
-        f"{printable(row.user)}, {printable(row.application)}: {count(row.runs, 'run')} on "
-        f"{nodes} {row.unit.plural} used {hours(row.wasted_node_hours)} of "
-        f"{hours(row.node_hours)} {row.unit.word}-hours "
-        f"beyond the knee of {row.knee}, where they would take {row.slower:.2f} times as long"
+        f"{printable(row.user)}, {printable(row.application)}: {count(row.runs, 'run')} used "
+        f"{nodes} {row.unit.plural}.  {row.knee} would take {row.slower:.2f} times as long, and "
+        f"save {hours(row.wasted_node_hours)} of {hours(row.node_hours)} {row.unit.word}-hours."
     )
 
 
@@ -139,8 +140,8 @@ def _unused(row: Unused) -> str:
     totals = (row.cpu_hours, row.idle_gpu_hours, row.mem_gib_hours)
     measured = [text for text, some in zip(had, totals, strict=True) if some]
     return (
-        f"{where}{printable(row.application)}: {count(row.jobs, 'job')} did not use "
-        f"{' and '.join(measured)}{_least(row)}{_saved(row)}"
+        f"{where}{printable(row.application)}: {count(row.jobs, 'job')} left "
+        f"{' and '.join(measured)} unused.{_least(row)}{_saved(row)}"
     )
 
 
@@ -152,7 +153,7 @@ def _least(row: Unused) -> str:
         f"{row.least_mem_gib:.1f} GiB" if row.least_mem_gib is not None else "",
     ]
     needs = [text for text in measured if text]
-    return f"; none used more than {' and '.join(needs)}" if needs else ""
+    return f"  None used more than {' and '.join(needs)}." if needs else ""
 
 
 def _saved(row: Unused) -> str:
@@ -165,8 +166,8 @@ def _saved(row: Unused) -> str:
     saved = [f"{hours(amount)} {name}" for name, amount in amounts.items() if amount]
     if not saved:
         return ""
-    short = f", too little for {count(row.short_jobs, 'job')}" if row.short_jobs else ""
-    return f"; advice would have saved {' and '.join(saved)}{short}"
+    short = f", but was too little for {count(row.short_jobs, 'job')}" if row.short_jobs else ""
+    return f"  Advice would have saved {' and '.join(saved)}{short}."
 
 
 def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
@@ -177,26 +178,28 @@ def _lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
         guesses = _accuracy(report.guesses, report.confidence)
         yield "guesses", f"{guesses}; never used to change a job"
     if report.accuracy and report.accuracy.coverage:
-        yield "intervals", _coverage(report.accuracy)
+        yield from _coverage(report.accuracy)
     for of, groups in (("verdict", report.by_verdict), ("recognised by", report.by_level)):
         for name, accuracy in groups.items() if len(groups) > 1 else ():
             yield f"{of} {name}", _accuracy(accuracy, report.confidence)
     if (due := report.deadlines) != Deadlines():
-        warned = f"; {due.warned} warned of" if due.warned else ""
+        warned = f"; {due.warned} warned at submission" if due.warned else ""
         made = f"{due.met} met, {due.missed} missed, {due.refused} refused, {due.open} still open"
         yield "deadlines", f"{made}{warned}"
     if planned := report.planned.jobs:
         waits = report.planned.wait_before_s, report.planned.wait_since_s
         before, since = map(duration_text, waits)
-        outlasted = f"{report.planned.outlasted} outlasted it"
-        yield "planned", f"{count(planned, 'job')} shorter than their limit, {outlasted}"
-        yield "", f"mean wait of all jobs {before} before, {since} since"
+        jobs = f"{count(planned, 'job')} with less than {'its' if planned == 1 else 'their'} limit"
+        yield "planned", f"{jobs}; {report.planned.outlasted} ran longer than planned"
+        yield "", f"mean wait of all jobs: {before} before, {since} since"
     yield from _kept_lines(report)
     for effect in report.applied:
-        yield "changed jobs", _effect(effect, "on another count than asked for", "as asked")
+        yield from _effect(
+            "changed jobs", "ran on another count than asked for", effect, "as asked"
+        )
     for effect in report.observed:
-        which = "that enforce would give another count"
-        yield "left alone", _effect(effect, which, "as chosen")
+        which = "would have another count in mode enforce"
+        yield from _effect("left alone", which, effect, "on that count")
 
 
 def _kept_lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
@@ -206,19 +209,18 @@ def _kept_lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
             yield (
                 name,
                 f"{percent(SHARE)} of {count(held.jobs, 'job')} started within "
-                f"{duration_text(held.within_s)} of the predicted time, {percent(held.later)} more "
-                "than a minute late",
+                f"{duration_text(held.within_s)} of the predicted time; {_late(held.later)}",
             )
     for one in report.queue_waits:
         inside = "" if one.inside is None else f", {percent(one.inside)} inside their interval"
-        near = f"half within a factor of {one.within:.2f}{inside}"
+        near = f"half off by a factor of {one.within:.2f} or less{inside}"
         yield f"waits in {one.partition}", f"{count(one.jobs, 'estimate')} ({one.of}): {near}"
     if (promises := report.promises) != Promises():
-        kept = f"{promises.kept} of {count(promises.jobs, 'changed job')} kept the guard"
+        kept = f"{promises.kept} of {count(promises.jobs, 'changed job')} ended as promised"
         tries = f"{count(promises.tries, 'try', 'tries')} {tries_text(promises)}"
         otherwise = (
-            f"{count(promises.otherwise, 'job')} ran on another count than chosen, with their own "
-            "range back or as their users changed it"
+            f"{count(promises.otherwise, 'job')} ran on another count than NIMO chose: the range "
+            "was given back, or its user changed it"
         )
         said = (
             kept if promises.jobs else "",
@@ -228,16 +230,17 @@ def _kept_lines(report: OutcomeReport) -> Iterator[tuple[str, str]]:
         yield "promises", "; ".join(filter(None, said))
 
 
-def _coverage(accuracy: Accuracy) -> str:
-    parts = (
-        f"{percent(one.inside)} of runs inside the {percent(one.nominal)} interval"
-        f"{' (derived)' if one.derived else ''}"
-        for one in accuracy.coverage
+def _coverage(accuracy: Accuracy) -> Iterator[tuple[str, str]]:
+    first, *others = (
+        f"{percent(level.nominal)}: {percent(level.inside)} of runs inside"
+        f"{' (derived)' if level.derived else ''}"
+        for level in accuracy.coverage
     )
-    return (
-        f"{', '.join(parts)}; {percent(accuracy.longer)} took longer than predicted, "
-        f"{percent(accuracy.beyond)} longer than the interval"
-    )
+    yield "intervals", first
+    for level in others:
+        yield "", level
+    longer = f"{percent(accuracy.longer)} took longer than predicted"
+    yield "", f"{longer}, {percent(accuracy.beyond)} longer than the stored interval"
 
 
 def _listed(counts: Mapping[str, int]) -> str:
@@ -248,43 +251,51 @@ def _accuracy(accuracy: Accuracy | None, confidence: float) -> str:
     if accuracy is None:
         return "no completed run to compare with yet"
     text = (
-        f"{count(accuracy.runs, 'run')} compared: MAPE {percent(accuracy.mape, 1)}, "
-        f"median of actual/predicted {accuracy.bias:.2f}"
+        f"{count(accuracy.runs, 'run')} compared: {percent(accuracy.mape, 1)} off on average "
+        f"(MAPE); the median run took {accuracy.bias:.2f} times its prediction"
     )
     if accuracy.inside is None:
         return text
     return (
-        f"{text}, {percent(accuracy.inside)} of {accuracy.intervals} "
+        f"{text}; {percent(accuracy.inside)} of {accuracy.intervals} "
         f"inside the {percent(confidence)} interval"
     )
 
 
-def _effect(effect: Effect, which: str, other: str) -> str:
+def _effect(name: str, which: str, effect: Effect, other: str) -> Iterator[tuple[str, str]]:
     """Say what happened, and behind it what the other counts would have come to."""
-    sums = [
-        f"{hours(effect.node_hours)} {effect.unit.word}-hours "
-        f"({other}: {_estimate(effect.other_node_hours)})",
-        f"{_span(effect.run_hours)} of run time "
-        f"({other}: {_estimate(effect.other_run_hours, _span)})",
-    ]
+    yield name, f"{count(effect.jobs, 'job')} {which}"
+    used = f"{hours(effect.node_hours)} {effect.unit.word}-hours"
+    yield "", f"{used}; {other} about {_estimate(effect.other_node_hours)}"
+    ran = f"{_span(effect.run_hours)} of run time"
+    yield "", f"{ran}; {other} about {_span_estimate(effect.other_run_hours)}"
     if effect.wait_jobs:
         of = "" if effect.wait_jobs == effect.jobs else f" of {count(effect.wait_jobs, 'job')}"
         waited = f"{_span(effect.wait_hours)} of waiting{of}"
-        sums.append(f"{waited} ({other}: {_estimate(effect.other_wait_hours, _span)})")
+        yield "", f"{waited}; {other} about {_span_estimate(effect.other_wait_hours)}"
     if effect.unsure_wait_jobs:
-        sums.append(f"without {count(effect.unsure_wait_jobs, 'wait')} that is hard to predict")
-    return f"{count(effect.jobs, 'job')} {which}: {', '.join(sums)}"
+        waits = count(effect.unsure_wait_jobs, "wait")
+        yield "", f"{waits} left out: predictions of them are too inaccurate"
 
 
-def _estimate(one: EffectEstimate, text: Callable[[float], str] = hours) -> str:
-    value = text(one.value)
-    if not ends_differ(one.low, one.high, text):
-        return value
-    return f"{value}, from {text(one.low)} to {text(one.high)}"
+def _estimate(estimate: EffectEstimate) -> str:
+    return with_interval(hours(estimate.value), estimate.low, estimate.high, hours)
+
+
+def _span_estimate(estimate: EffectEstimate) -> str:
+    """Write run time or waiting of several jobs with its interval."""
+    value = _span(estimate.value)
+    ends = duration_range(_HOUR_S * estimate.low, _HOUR_S * estimate.high)
+    return value if ends == value else f"{value} ({ends})"
+
+
+def _late(share: float) -> str:
+    """Say how many jobs started more than a minute later than predicted."""
+    return f"{percent(share) if share else 'none'} more than a minute late"
 
 
 def _span(hours_: float) -> str:
-    return duration_text(3600 * hours_)
+    return duration_text(_HOUR_S * hours_)
 
 
 def _table(report: OutcomeReport, name: str, most: int, width: int) -> str:

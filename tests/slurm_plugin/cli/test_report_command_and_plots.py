@@ -46,7 +46,7 @@ def report(store, capsys, *options):
 def test_the_report_has_decisions_and_outcomes(store, capsys):
     text = report(store, capsys)
     assert text.startswith("2 decisions, ")
-    assert "MAPE 20.0 %" in text
+    assert "20.0 % off on average (MAPE)" in text
     assert "job arrays keep what they ask for" in text
 
 

@@ -95,7 +95,7 @@ def test_a_report_shows_what_became_of_the_last_predictions():
     tally.add(decision(), run(nodes=8, elapsed_s=250.0))
     report = tally.report(records=records_of([made], asked), problems=problems_of([made], asked))
     shown = "\n".join(render(report, {}, width=120))
-    assert "reliable: the last 40 predictions on CPU counts that had been run: median" in shown
+    assert "reliable: the last 40 predictions on CPU counts that ran before: half off" in shown
     assert "secret.dat" in shown
     hidden = anonymous(report)
     assert [row.application for row in hidden.records] == ["application-1"]
@@ -234,8 +234,8 @@ def text(rows):
 def test_the_report_says_it_and_hides_names_where_asked_for():
     report = replace(summarise([], confidence=0.9), unused=unused(ended()))
     assert (
-        "physics, solve: 1 job did not use 6.0 of 8.0 CPU-hours and 14.0 of 16.0 GiB-hours "
-        "of memory" in "\n".join(render(report, {}, width=200))
+        "physics, solve: 1 job left 6.0 of 8.0 CPU-hours and 14.0 of 16.0 GiB-hours "
+        "of memory unused." in "\n".join(render(report, {}, width=200))
     )
     (hidden,) = anonymous(report).unused
     assert "physics" not in hidden.account
@@ -249,7 +249,7 @@ def test_gpus_that_were_hardly_used():
     assert unused(ended(gpu_percent=900.0))[0].idle_gpu_hours == 0
     idle = ended(gpu_percent=0.0, cpu_s=None, mem_bytes=None)
     assert len(unused(idle)) == 1
-    assert "did not use 4.0 of 4.0 GPU-hours" in text(unused(idle))
+    assert "left 4.0 of 4.0 GPU-hours unused." in text(unused(idle))
 
 
 def test_what_the_advice_of_that_time_would_have_saved():
@@ -257,7 +257,7 @@ def test_what_the_advice_of_that_time_would_have_saved():
     assert unused(*before)[0].saved_mem_gib_hours == 0
     (row,) = unused(*before, ended(mem_bytes=GIB), ended(mem_bytes=2 * GIB))
     assert (row.saved_mem_gib_hours, row.short_jobs) == (pytest.approx(16 - 2.4), 1)
-    assert "and 13.6 GiB-hours, too little for 1 job" in text([row])
+    assert "and 13.6 GiB-hours, but was too little for 1 job." in text([row])
     # Of another size there is none yet, nor where less was asked for.
     assert unused(*before, ended(nodes=2))[0].saved_mem_gib_hours == 0
     assert unused(*before, ended(req_mem_bytes=2 * GIB))[0].saved_mem_gib_hours == 0
@@ -268,7 +268,7 @@ def test_what_sizes_by_the_jobs_before_would_have_saved_of_cpus_and_gpus():
     (row,) = unused(*[one] * 4)
     assert (row.saved_cpu_hours, row.saved_gpu_hours, row.short_jobs) == (8 - 3, 4 - 2, 0)
     assert (row.least_cpus, row.least_gpus, row.least_mem_gib) == (2, 1, None)
-    assert "none used more than 2 CPUs and 1 GPU; advice would have saved 5.0 CPU-h" in text([row])
+    assert "None used more than 2 CPUs and 1 GPU.  Advice would have saved 5.0 CPU" in text([row])
     # A job that needs more than the three before would have had too little: nothing is saved.
     (row,) = unused(*[one] * 3, replace(one, cpu_s=4 * 3600.0, gpu_percent=250.0))
     assert (row.saved_cpu_hours, row.saved_gpu_hours, row.short_jobs) == (0, 0, 1)

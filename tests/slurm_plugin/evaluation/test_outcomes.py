@@ -441,6 +441,6 @@ def test_the_report_shows_them(store):
         ["pine", "batch", "history", "6"],
     ]
     text = "\n".join(terminal.render(replace(report, decisions=1), {}, width=200))
-    assert "10 estimates (submissions): half within a factor of 2.00, 90 % inside" in text
-    assert "6 estimates (history): half within a factor of 10.00, 0 % inside" in text
+    assert "10 estimates (submissions): half off by a factor of 2.00 or less, 90 % inside" in text
+    assert "6 estimates (history): half off by a factor of 10.00 or less, 0 % inside" in text
     assert collect(store, DecisionSelection(), config=Config(), application="a").queue_waits == ()

@@ -126,7 +126,7 @@ def test_broken_promises_leave_an_application_observed_for_some_runs(store):
     took(store, 1.0, waited_s=9_000)
     (row,) = update(store)
     assert (row.off, row.ratio) == (True, 1.0)
-    assert "too few of its changed jobs kept the guard" in standing_line(row)
+    assert "too few of its changed jobs ended as promised" in standing_line(row)
     took(store, 1.0, 1.0, action="keep", applied=False)
     assert update(store) == []
     took(store, 1.0, action="keep", applied=False)

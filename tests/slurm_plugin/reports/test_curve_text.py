@@ -212,9 +212,9 @@ def test_the_record_that_earned_the_verdict_is_reported():
         width=200,
     )
     assert (
-        "the last 40 predictions on node counts that had been run: median error 3 %, 36 inside"
+        "the last 40 predictions on node counts that ran before: half off by 3 % or less, 36 inside"
     ) in text
-    assert "the last prediction on new node counts: median error 20 %, 1 inside" in text
+    assert "the last prediction on new node counts: off by 20 %, inside" in text
 
 
 def test_memory_is_reported_with_its_record():

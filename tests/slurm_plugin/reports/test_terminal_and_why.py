@@ -37,12 +37,11 @@ def test_all_figures_are_there():
     assert text.startswith("3 decisions, ")
     assert ", 3 with an outcome\n" in text
     assert "set 2, keep 1" in text
-    assert "2 runs compared: MAPE 10.0 %, median of actual/predicted 1.12" in text
-    assert "50 % of 2 inside the 90 % interval" in text
+    assert "2 runs compared: 10.0 % off on average (MAPE); the median run took 1.12" in text
+    assert "50 % of 2 inside the 90 % interval" in " ".join(text.split())
     assert "1 met, 0 missed, 0 refused, 0 still open" in text
-    assert (
-        "2 jobs on another count than asked for: 2.5 node-hours (as asked: 2.2, from 2.0 to 2.5)"
-    ) in text
+    assert "2 jobs ran on another count than asked for\n" in text
+    assert "2.5 node-hours; as asked about 2.2 (2.0 to 2.5)\n" in text
     assert "1  it is a job array" in text
     assert "wrf" in text.split("Applications")[1]
 
@@ -74,7 +73,7 @@ def test_how_waits_came_true():
     reported = shown(pairs)
     assert "started at once" in reported
     assert (
-        "80 % of 5 jobs started within 1.5 min of the predicted time, 100 % more than a minute"
+        "80 % of 5 jobs started within 1.5 min of the predicted time; 100 % more than a minute"
         in reported
     )
 
