@@ -22,7 +22,7 @@ from slurm_plugin.config.start_estimates import DEFAULTS, StartEstimates
 from slurm_plugin.nimod import line_client
 from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.reports.advice_text import for_command, render, render_starts, scripts_table
-from slurm_plugin.slurm.job_request import make_job
+from slurm_plugin.slurm.job_request import make_job, user_name
 from slurm_plugin.text.formatting import printable
 from slurm_plugin.text.terminal_size import terminal_width
 
@@ -58,10 +58,14 @@ def answer_one(
     command = parse_command_line(["sbatch", *sbatch])
     if unknown := unknown_option(command):
         refuse(unknown)
-    job = request(sbatch, user=args.user, look=_may_look(args, settings))
-    advice = _answer(args, settings, job, clusters_of(job, sbatch))
-    if needs_slurm(job, sbatch, advice.largest):
-        _check(sbatch, job, _rules(args, settings))
+    job: JobFields = {}
+    if args.application:
+        advice = _answer_named(args, settings, args.application)
+    else:
+        job = request(sbatch, user=args.user, look=_may_look(args, settings))
+        advice = _answer(args, settings, job, clusters_of(job, sbatch))
+        if needs_slurm(job, sbatch, advice.largest):
+            _check(sbatch, job, _rules(args, settings))
     if not scripts:  # for people, as wide as their terminal
         texts = render(
             for_command(advice, command.options),
@@ -103,11 +107,14 @@ def answer_lines(args: argparse.Namespace, settings: Callable[[], Config]) -> in
         try:
             asked = json.loads(line)
             answer["id"] = asked.get("id") if isinstance(asked, dict) else None
-            words = _words(asked)
-            job = request(words, user=args.user, look=_may_look(args, settings))
-            advice = _answer(args, settings, job, clusters_of(job, words))
-            if needs_slurm(job, words, advice.largest):
-                _check(words, job, _rules(args, settings))
+            if name := _application(asked):
+                advice = _answer_named(args, settings, name)
+            else:
+                words = _words(asked)
+                job = request(words, user=args.user, look=_may_look(args, settings))
+                advice = _answer(args, settings, job, clusters_of(job, words))
+                if needs_slurm(job, words, advice.largest):
+                    _check(words, job, _rules(args, settings))
             answer |= {"status": exit_status(advice), "advice": advice}
         except NimoError as error:
             answer |= {"status": error.exit_status, "error": str(error)}
@@ -115,6 +122,14 @@ def answer_lines(args: argparse.Namespace, settings: Callable[[], Config]) -> in
             answer |= {"status": ScriptError.exit_status, "error": f"not JSON: {error}"}
         print(json_text(answer), flush=True)
     return ADVICE
+
+
+def _application(asked: object) -> str:
+    """Name the application that a request is about; empty: it is about a job."""
+    if not isinstance(asked, dict) or not asked.keys() <= {"id", "application"}:
+        return ""
+    name = asked.get("application")
+    return name if isinstance(name, str) else ""
 
 
 def _words(asked: object) -> list[str]:
@@ -189,24 +204,86 @@ def _answer(
     job: JobFields,
     clusters: Sequence[str],
 ) -> Advice:
-    """Ask nimod, or read a store.
+    """Ask nimod about a job, or read a store.
 
     clusters: as of `clusters_of`.
     Raises NimoError: the answer would be about another cluster than the job's.
+    """
+
+    def by_store(config: Config, *, local: bool) -> Advice:
+        from msgspec.structs import replace  # noqa: PLC0415 - not before nimod has answered
+
+        from slurm_plugin.stored_advice.advise import advise  # noqa: PLC0415 - see above
+
+        if local and clusters:
+            if len(clusters) > 1 or clusters == ("all",):
+                _refuse_elsewhere(clusters, "")
+            config = replace(config, cluster=clusters[0])
+        asked = make_job(job)
+        if local:
+            from slurm_plugin.cli.own_history import refreshed_for  # noqa: PLC0415 - see above
+
+            config = refreshed_for(asked, config, program="nimo-advise")
+        return advise(asked, config, now_s=time.time())
+
+    def by_nimod(socket: str) -> Advice:
+        advice = line_client.advise(
+            socket,
+            job,
+            confidence=args.confidence,
+            clusters=",".join(clusters),
+            timeout_s=TIMEOUT_S,
+        )
+        return seen_from_here(advice, clusters)
+
+    return _by_nimod_or_store(args, settings, by_nimod, by_store)
+
+
+def _answer_named(args: argparse.Namespace, settings: Callable[[], Config], name: str) -> Advice:
+    """Ask nimod about the usual job of an application, or read a store.
+
+    Raises NoHistory: no run of it has finished.
+    """
+    user = args.user or user_name()
+
+    def by_store(config: Config, *, local: bool) -> Advice:
+        from slurm_plugin.stored_advice.advise import advise_named  # noqa: PLC0415 - see above
+
+        if local:
+            from slurm_plugin.cli.own_history import refreshed  # noqa: PLC0415 - see above
+
+            config = refreshed(config, program="nimo-advise")
+        return advise_named(name, config, user=user, now_s=time.time())
+
+    def by_nimod(socket: str) -> Advice:
+        job: JobFields = {"user_name": user}
+        advice = line_client.advise(
+            socket, job, confidence=args.confidence, application=name, timeout_s=TIMEOUT_S
+        )
+        if advice.usual is None:
+            raise line_client.RequestRefused("nimod's release knows no --application")
+        return advice
+
+    return _by_nimod_or_store(args, settings, by_nimod, by_store)
+
+
+def _by_nimod_or_store(
+    args: argparse.Namespace,
+    settings: Callable[[], Config],
+    by_nimod: Callable[[str], Advice],
+    by_store: Callable[..., Advice],
+) -> Advice:
+    """Have nimod answer, or where it is not meant or does not run, a store.
+
+    by_nimod: asks nimod at a socket.
+    by_store: gives the advice by a configuration's store; ``local``: by the user's own history.
     """
     local = args.local
     unanswered: line_client.Unreachable | None = None
     if not (args.store or local):
         socket = nimod_socket(args, settings)
         try:
-            advice = line_client.advise(
-                socket,
-                job,
-                confidence=args.confidence,
-                clusters=",".join(clusters),
-                timeout_s=TIMEOUT_S,
-            )
-            return seen_from_here(advice, clusters)
+            return by_nimod(socket)
         except line_client.RequestRefused:
             raise
         except line_client.Unreachable as error:
@@ -219,22 +296,9 @@ def _answer(
                 unanswered = error
     if args.confidence:
         print("nimo-advise: --confidence has no effect without nimod", file=sys.stderr)
-    from msgspec.structs import replace  # noqa: PLC0415 - see above
-
-    from slurm_plugin.stored_advice.advise import advise  # noqa: PLC0415 - the database is heavy
-
     config = settings()
-    if local and clusters:
-        if len(clusters) > 1 or clusters == ("all",):
-            _refuse_elsewhere(clusters, "")
-        config = replace(config, cluster=clusters[0])
-    asked = make_job(job)
-    if local:
-        from slurm_plugin.cli.own_history import refreshed_for  # noqa: PLC0415 - see above
-
-        config = refreshed_for(asked, config, program="nimo-advise")
     try:
-        return advise(asked, config, now_s=time.time())
+        return by_store(config, local=local)
     except StoreError as unreadable:
         raise _without_store(unreadable, config, unanswered) from None
 

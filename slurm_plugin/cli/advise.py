@@ -34,6 +34,7 @@ examples:
   nimo-advise --plot=curve.svg job.sh
   nimo-advise --store history.db job.sh
   nimo-advise --local job.sh
+  nimo-advise --application wrf-d02
   echo '{"id": 7, "argv": ["-N", "1-8", "job.sh"]}' | nimo-advise --json-lines
 """
 
@@ -67,6 +68,11 @@ def parser() -> argparse.ArgumentParser:
     add("--all", "show all node counts")
     add("-v --verbose", "show how the job was recognised, and all problems")
     add.table()  # -o, -u and -n are sbatch's
+    add(
+        "--application NAME",
+        "advise on the job that your runs of this application usually were, without a script",
+        default="",
+    )
     add("--user NAME", "user of the job (default: you)", default="")
     add(
         "--confidence PERCENT",
@@ -135,6 +141,8 @@ def _advise(arguments: Sequence[str]) -> int:
     args = made.parse_args(own)
     if (args.json or args.parsable2) and args.plot == plot.TERMINAL:
         made.error("--plot does not go with --json or -P; --plot=FILE writes a picture")
+    if args.application and (sbatch or args.json_lines):
+        made.error("--application takes no script, no option of sbatch and no --json-lines")
     from slurm_plugin.cli import advice_requests  # noqa: PLC0415 - help needs none
 
     settings = user_settings(args)

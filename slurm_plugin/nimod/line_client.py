@@ -47,6 +47,7 @@ def advise(
     *,
     confidence: float = 0.0,
     clusters: str = "",
+    application: str = "",
     timeout_s: float,
 ) -> "Advice":
     """Ask for an advice.
@@ -54,6 +55,7 @@ def advise(
     job: fields of a `slurm_plugin.protocol.request_messages.Job`.
     confidence: required chance to make a deadline; 0: the site's.
     clusters: those that ``-M`` names; empty: none.
+    application: whose usual job is meant, for the user that ``job`` names; empty: ``job`` is.
     Raises Unreachable: there is no answer.
     """
     from slurm_plugin.protocol.advice_messages import read_advice  # noqa: PLC0415 - advice alone
@@ -62,6 +64,8 @@ def advise(
     ask["utc_offsets"] = utc_offsets(time.time())
     if clusters:
         ask["clusters"] = clusters
+    if application:
+        ask["name"] = application
     # Arguments may hold bytes that are no UTF-8.
     request = json.dumps(ask, ensure_ascii=False).encode(errors="replace") + b"\n"
     line = exchange_line(path, request, timeout_s)

@@ -39,13 +39,19 @@ class StoreQueries:
         Raises NimoError: the store cannot be read, or the report is of too many decisions;
             AnswerTooLong: the answer is.
         """
-        store = self._store = self._store or Store.open(self.url, create=False)
+        store = self.opened()
         if ask.op == "explain":
             return bounded(encode(explain(store, ask, user, cluster=self.config().cluster)))
         if ask.op == "report":
             only = user if private else None
             return bounded(encode(self._report(store, ask.selection, only)))
         return encode(_applications(store, ask, user, private=private))
+
+    def opened(self) -> Store:
+        """Give the store, opened once. Raises StoreError: it cannot be read."""
+        if self._store is None:
+            self._store = Store.open(self.url, create=False)
+        return self._store
 
     def _report(self, store: Store, asked: Selection, only: str | None) -> Reported:
         """Sum up the decisions about the jobs of one user, or of all where ``only`` is None."""

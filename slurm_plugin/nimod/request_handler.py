@@ -275,6 +275,7 @@ def _advice_question(
         private=private,
         confidence=ask.confidence,
         clusters=ask.clusters,
+        application=ask.name,
         booked=booked,
         utc_offsets=ask.utc_offsets,
     )

@@ -101,6 +101,16 @@ class LayoutRow:
     own: bool = False  #: it is the job's
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsualRequest:
+    """What an application's usual job asks for, and what it has with the advised lines in it."""
+
+    options: str  #: of sbatch, as such jobs ask for now
+    nodes: int | None = None  #: with the lines; None: as many as its tasks happen to get
+    cpus: int | None = None  #: in all, with the lines; None: not known
+    limit_s: float | None = None  #: with the lines; None: none is known
+
+
 @dataclass(frozen=True, slots=True)
 class ObservedPoint:
     """One observation of an advice, as `predictor.types.Point`, which takes long to load."""
@@ -167,6 +177,7 @@ class Advice:
     #: side by side, where the job may use several
     partitions: list[PartitionRow] = field(default_factory=list)
     layouts: list[LayoutRow] = field(default_factory=list)  #: laid out otherwise, side by side
+    usual: UsualRequest | None = None  #: where an application was named, and no job
     error: str = ""
 
 
@@ -179,7 +190,10 @@ def read_advice(given: object) -> Advice:
 
 
 _Message = TypeVar("_Message")
-_MESSAGES = {one.__name__: one for one in (Row, PartitionRow, LayoutRow, ObservedPoint, WaitShares)}
+_MESSAGES = {
+    one.__name__: one
+    for one in (Row, PartitionRow, LayoutRow, UsualRequest, ObservedPoint, WaitShares)
+}
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "bool": bool,
     "float": (int, float),

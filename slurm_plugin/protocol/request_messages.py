@@ -208,7 +208,8 @@ class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):
     command: Command = msgspec.field(default_factory=Command)  #: to ``prepare``
     confidence: Share = 0.0  #: to ``advise``: required chance to make a deadline; 0: the site's
     clusters: Terms = ""  #: to ``advise``: those that ``-M`` names; empty: none
-    name: Path = ""  #: to ``applications``: this one alone
+    #: to ``applications``: this one alone; to ``advise``: its usual job, for the user of ``job``
+    name: Path = ""
     every: bool = False  #: to ``applications``: also those without a curve
     job_id: Moment | None = None  #: to ``explain``
     shown: ShownJob | None = None  #: to ``explain``: the job in scontrol's words; None: it has none

@@ -50,7 +50,8 @@ def answer(advice: Advice, *, every_sentence: bool = False, width: int | None = 
     least = 1 if advice.rows and advice.verdict in _DOUBTS else 0
     room = len(others) if every_sentence else max(_MOST_SENTENCES - len(matters), least)
     later = "\n".join(filter(None, (advice.begin_text, advice.begin_directive)))
-    said = "\n".join([*matters, *others[:room]])
+    asked = f"For a job that asks for {advice.usual.options}." if advice.usual else ""
+    said = "\n".join(filter(None, [asked, *matters, *others[:room]]))
     return "\n\n".join(filter(None, ("\n".join([headline, *lines]), said, later)))
 
 

@@ -1,8 +1,11 @@
 """Advice without nimod: the same decision service, with the stored tables for one job."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 import msgspec
+from msgspec import structs
 
 from predictor.facts import SeenNodes
 from predictor.neighbours import Neighbours
@@ -23,9 +26,8 @@ from slurm_plugin.slurm.cluster_state import Cluster
 from slurm_plugin.slurm.job_request import make_job
 from slurm_plugin.slurm.known_nodes import KnownNodes, idle_cluster, nodes_of_runs
 from slurm_plugin.store_access import last_runs, open_store
+from slurm_plugin.stored_advice.named_application import RUNS, usual_job_named, usual_request
 from slurm_plugin.stored_advice.usual_job import UsualJob, usual_job, without_default_memory
-
-_RUNS = 30  #: latest ones that say what an application asks for
 
 
 def advise(job: Job, config: Config, *, now_s: float) -> Advice:
@@ -40,6 +42,59 @@ def advise(job: Job, config: Config, *, now_s: float) -> Advice:
     return _advised(job, config, tables, cluster, places, now_s=now_s)
 
 
+def advise_named(name: str, config: Config, *, user: str, now_s: float) -> Advice:
+    """Advise on the job that a named application's runs usually were, from the configured store.
+
+    user: who asks.
+    Raises NoHistory: no run of such an application has finished; StoreError: there is no store, or
+        it cannot be read.
+    """
+    with open_store(config) as store:
+        usual = usual_job_named(store, name, user)
+        cluster = _cluster_of(store, usual, config, now_s=now_s)
+        if cluster is not None:
+            usual = without_default_memory(usual, cluster)
+        advice = _advise_there(store, usual, config, cluster, now_s=now_s)
+    return replace(advice, usual=usual_request(usual, advice, cluster))
+
+
+def advise_named_by(
+    service: DecisionService,
+    store: Store,
+    name: str,
+    submitter: Job,
+    advise_on: Callable[[Job], Advice],
+    *,
+    own_only: bool,
+) -> Advice:
+    """Advise as `advise_named` does, by a service that has the tables and sees the queue.
+
+    submitter: a request that says who asks.
+    advise_on: has the service advise on a request.
+    own_only: whether users must not see each other's jobs.
+    Raises NoHistory: no run of such an application has finished.
+    """
+    usual = usual_job_named(store, name, submitter.user_name, own_only=own_only)
+    cluster = service.cluster
+    if cluster is not None:
+        usual = without_default_memory(usual, cluster)
+    job = structs.replace(make_job(usual.fields()), user_id=submitter.user_id)
+    with _tables_of_run(service, usual.run):
+        advice = advise_on(job)
+    return replace(advice, usual=usual_request(usual, advice, cluster))
+
+
+@contextmanager
+def _tables_of_run(service: DecisionService, run: RunRow) -> Iterator[None]:
+    """Have a service advise on jobs like a run, whose script is not known."""
+    tables = service.tables
+    service.tables = TablesOfRun(tables, run)
+    try:
+        yield
+    finally:
+        service.tables = tables
+
+
 def advise_usual(
     store: Store, table: PredictionTable, config: Config, *, now_s: float
 ) -> tuple[UsualJob, Advice] | None:
@@ -47,7 +102,7 @@ def advise_usual(
 
     It is what `advise` says of the same request.
     """
-    usual = usual_job(table, last_runs(store, table, _RUNS))
+    usual = usual_job(table, last_runs(store, table, RUNS))
     if usual is None:
         return None
     cluster = _cluster_of(store, usual, config, now_s=now_s)
@@ -98,11 +153,17 @@ def _advised(
     return advisor.advise_at(job, places, now_s=now_s)
 
 
-class _OfRun(PredictionLookup):
+class TablesOfRun(PredictionLookup):
     """Tables for jobs like a run, whose script and arguments the store does not have."""
 
-    def __init__(self, payloads: Iterable[tuple[str, str, str]], run: RunRow) -> None:
-        super().__init__(payloads)
+    def __init__(self, tables: PredictionLookup, run: RunRow) -> None:
+        super().__init__(
+            version=tables.version,
+            off=tables.off,
+            node_types=tables.node_types,
+            neighbours=tables.neighbours,
+        )
+        self._states = tables._states
         self._run = run
 
     def find(
@@ -135,12 +196,10 @@ def _read(
     keys += [(KeyLevel.TAG, key) for key in shared]
     rows = list(store.fits.find(keys))
     rows += store.fits.find(PredictionLookup(map(_payload, rows)).parts())
-    payloads = map(_payload, rows)
+    past = None if run else Neighbours(store.records.find(*NEIGHBOURS))
+    tables = PredictionLookup(map(_payload, rows), neighbours=past)
     if run:
-        tables: PredictionLookup = _OfRun(payloads, run)
-    else:
-        past = Neighbours(store.records.find(*NEIGHBOURS))
-        tables = PredictionLookup(payloads, neighbours=past)
+        tables = TablesOfRun(tables, run)
     table = tables.find(identity, shared=shared)
     if table is None or not table.node_type:
         return tables, []

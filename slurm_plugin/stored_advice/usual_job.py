@@ -29,6 +29,7 @@ class UsualJob(NamedTuple):
     options: dict[str, str]
     run: RunRow
     components: tuple[dict[str, str], ...] = ()  #: of a heterogeneous job, behind the first
+    user: str = ""  #: who would submit it; empty: whose run it is
 
     @property
     def words(self) -> str:
@@ -45,7 +46,7 @@ class UsualJob(NamedTuple):
         if tag:
             words = [f"app={tag[0]}", *(f"problem={one}" for one in tag[1:])]
             options["comment"] = f"nimo:{','.join(words)}"
-        submitter = Submitter(run.user, None, run.work_dir)
+        submitter = Submitter(self.user or run.user, None, run.work_dir)
         line = CommandLine("sbatch", options, components=self.components)
         fields = job_fields(line, _SCRIPT, submitter, now_s=0.0)
         return fields | {"name": run.name, "inputs": run.inputs or ""}

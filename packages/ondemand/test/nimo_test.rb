@@ -59,15 +59,30 @@ class NimoTest < Minitest::Test
     SmartAttributes::AttributeFactory.public_send("build_auto_nimo_#{field}", opts)
   end
 
-  def test_hours_cores_and_nodes_are_those_of_the_record
-    # Most runs on 4 nodes: 1000 s, the slowest 2 h; 48 CPUs of each node.
+  def test_hours_cores_and_nodes_are_those_of_the_advice
     hours, cores, nodes = %w[hours cores nodes].map { |field| build(field, application: 'solve') }
     assert_equal({ script: { wall_time: 3 * 3600 } }, hours.submit)
     assert_equal({ script: { cores: 192 } }, cores.submit)
     assert_equal({ script: { native: ['-N', 4] } }, nodes.submit(fmt: 'slurm'))
-    assert_equal('NIMO: about 17 min on 4 nodes (nine in ten runs: 15 min to 18 min; 10 runs).', nodes.opts[:help])
+    assert_equal('NIMO: about 17 min (15 min to 18 min) on 4 nodes, from 10 runs.', nodes.opts[:help])
     refute(hours.cacheable?(true))
     assert_equal('1 node', Nimo.sized(1, 'nodes'))
+  end
+
+  def test_a_form_shows_what_a_doubtful_advice_names_and_says_so
+    hours = build('hours', application: 'doubtful')
+    assert_equal('3', hours.value)
+    assert_includes(hours.opts[:help], '(15 min to 18 min, low confidence)')
+  end
+
+  # Made-up stores: numbers are of the lines that nimo-advise prints; without one, of the usual job.
+  def test_a_form_has_what_the_lines_ask_for
+    JSON.parse(File.read(ENV.fetch('NIMO_CASES'))).each do |shown|
+      name = shown['name']
+      values = %w[hours cores nodes].to_h { |field| [field, build(field, application: name, value: 7).value] }
+      expected = { 'hours' => shown['hours'], 'cores' => shown['cores'], 'nodes' => shown['nodes'] }
+      assert_equal(expected.transform_values { |number| (number || 7).to_s }, values, name)
+    end
   end
 
   def test_limits_of_the_form_hold
@@ -75,8 +90,8 @@ class NimoTest < Minitest::Test
     assert_equal('6', build('nodes', application: 'solve', min: 6).value)
   end
 
-  def test_without_a_reliable_prediction_the_sites_value_stands
-    %w[doubtful unknown slow broken].each do |name|
+  def test_without_an_advised_count_the_sites_value_stands
+    %w[session unknown slow broken].each do |name|
       field = build('hours', application: name, value: 4)
       assert_equal(['4', nil], [field.value, field.opts[:help]], name)
     end

@@ -30,6 +30,7 @@ from slurm_plugin.decision.job_keys import identity_in_queue, queued_job
 from slurm_plugin.decision.lookup import FetchedTables, PredictionLookup
 from slurm_plugin.decision.service import DecisionService
 from slurm_plugin.decision.submitted_job import may_leave
+from slurm_plugin.protocol.advice_messages import Advice
 from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.lines import AnswerTooLong, bounded, bounded_rows, encode
 from slurm_plugin.protocol.request_messages import Ask, Job
@@ -304,6 +305,7 @@ class AdviceQuestion:
     confidence: float
     clusters: str  #: those that ``-M`` names; empty: none
     booked: tuple[Booking, ...]  #: nodes booked for this user's jobs since the last look
+    application: str = ""  #: whose usual job is meant, for the user of ``job``; empty: ``job`` is
     utc_offsets: Sequence[UtcOffset] = ()  #: local time of who asks; empty: nimod's
 
 
@@ -367,26 +369,48 @@ class Answerer:
 
     def _answer(self, question: Question) -> bytes:
         if isinstance(question, AdviceQuestion):
-            service = self._state.service
-            service.bookings.put(question.job.user_name, question.booked)
+            self._state.service.bookings.put(question.job.user_name, question.booked)
             with local_time_of(question.utc_offsets):
-                advice = service.advise(
-                    question.job,
-                    now_s=time.time(),
-                    private=question.private,
-                    confidence=question.confidence,
-                    clusters=tuple(filter(None, question.clusters.split(","))),
-                )
+                named = question.application
+                advice = self._of_application(question) if named else self._advise(question)
             return bounded(encode(advice))
         if isinstance(question, WaitsQuestion):
             return self._waits(question)
-        config = self._state.config
-        if self._store is None:
-            # A worker that only advises needs no database.
-            from slurm_plugin.nimod.queries import StoreQueries  # noqa: PLC0415
+        queries = self._queries()
+        return queries.answer(question.ask, question.user, private=question.private)
 
-            self._store = StoreQueries(config.store_url, lambda: self._state.config)
-        return self._store.answer(question.ask, question.user, private=question.private)
+    def _queries(self) -> "StoreQueries":
+        """Give what reads the store: a worker that only advises on jobs needs no database."""
+        if self._store is None:
+            from slurm_plugin.nimod.queries import StoreQueries  # noqa: PLC0415 - see above
+
+            self._store = StoreQueries(self._state.config.store_url, lambda: self._state.config)
+        return self._store
+
+    def _advise(self, question: AdviceQuestion) -> Advice:
+        return self._state.service.advise(
+            question.job,
+            now_s=time.time(),
+            private=question.private,
+            confidence=question.confidence,
+            clusters=tuple(filter(None, question.clusters.split(","))),
+        )
+
+    def _of_application(self, question: AdviceQuestion) -> Advice:
+        """Advise on the job that the runs of an application usually were.
+
+        Raises NoHistory: no run of it has finished.
+        """
+        from slurm_plugin.stored_advice.advise import advise_named_by  # noqa: PLC0415 - database
+
+        return advise_named_by(
+            self._state.service,
+            self._queries().opened(),
+            question.application,
+            question.job,
+            lambda job: self._advise(dataclasses.replace(question, job=job)),
+            own_only=question.private,
+        )
 
     def _waits(self, question: WaitsQuestion) -> bytes:
         starts, ask, shown = self._state.starts, question.ask, set[int | None]()

@@ -1,11 +1,13 @@
 # frozen_string_literal: true
 
 module Nimo
-  # What the widget shows of one prediction table.
+  # What the widget shows of one application.
   class ApplicationRow
     # @param table [Hash] of `nimo predict --json`
-    def initialize(table)
+    # @param advice [Hash, nil] on its usual job, of `nimo-advise`
+    def initialize(table, advice)
       @table = table
+      @advice = advice
     end
 
     def name
@@ -16,35 +18,31 @@ module Nimo
       @table['runs'].to_i
     end
 
+    # What its usual job asks for.
     def size
-      usual ? Nimo.sized(usual['nodes'], @table.fetch('unit', 'nodes')) : ''
+      asked ? Nimo.sized(asked, @advice['unit']) : ''
     end
 
     def time
-      place = usual && @table['nodes'].index(usual['nodes'])
-      return 'unknown' unless place
-
-      low, median, high = %w[low_s median_s high_s].map { |one| Nimo.duration(@table[one][place]) }
-      doubt = @table['verdict'] == 'reliable' ? '' : ', low confidence'
-      "#{median} (#{low} to #{high}#{doubt})"
+      (asked && Nimo.time_on(@advice, asked)) || 'unknown'
     end
 
     def cpu_use
-      used = (@table['uses'] || []).find { |one| one['unit'] == 'cpus' }
+      used = (@table['uses'] || []).find { |use| use['unit'] == 'cpus' }
       used ? "#{(used['share'] * 100).round} %" : 'unknown'
     end
 
     def failed
       ends = @table['endings'] || []
-      bad = ends.reject { |one| one['state'] == 'COMPLETED' }.sum { |one| one['runs'].to_i }
-      total = ends.sum { |one| one['runs'].to_i }
+      bad = ends.reject { |ending| ending['state'] == 'COMPLETED' }.sum { |ending| ending['runs'].to_i }
+      total = ends.sum { |ending| ending['runs'].to_i }
       total.zero? ? 'unknown' : "#{bad} of #{total}"
     end
 
     private
 
-    def usual
-      (@table['observed'] || []).max_by { |one| one['repeats'].to_i }
+    def asked
+      @advice && @advice['asked']
     end
   end
 end
