@@ -32,7 +32,7 @@ class GroupWaits:
     """How long the jobs of a partition, an account or a user waited for nodes."""
 
     kind: str  #: one of `KINDS`
-    group: str  #: its name
+    who: str  #: its name
     jobs: int
     median_s: float
     most_s: float  #: nine jobs in ten waited no longer
@@ -94,7 +94,7 @@ def _rows(
         rows.append(
             GroupWaits(
                 kind=KINDS[place],
-                group=name,
+                who=name,
                 jobs=jobs,
                 median_s=_quantile(waits, 0.5),
                 most_s=_quantile(waits, MOST),
@@ -102,7 +102,7 @@ def _rows(
                 before_most_s=_quantile(past, MOST) if enough else None,
             )
         )
-    return sorted(rows, key=lambda row: (-row.most_s, -row.median_s, -row.jobs, row.group))
+    return sorted(rows, key=lambda row: (-row.most_s, -row.median_s, -row.jobs, row.who))
 
 
 def _by_name(place: int, groups: Iterable[tuple[_Group, _Waits]]) -> Mapping[str, _Waits]:

@@ -427,7 +427,7 @@ def anonymous(report: OutcomeReport) -> OutcomeReport:
         elif isinstance(one, StandingRow):
             changes["key"] = ""
         elif isinstance(one, GroupWaits) and one.kind in _NAMED:
-            changes["group"] = pseudonym(one.kind, one.group)
+            changes["who"] = pseudonym(one.kind, one.who)
         return replace(one, **changes)
 
     tables: dict[str, Any] = {name: tuple(map(row, getattr(report, name))) for name in _WITH_NAMES}

@@ -27,6 +27,11 @@ class Week:
     waited_jobs: int = 0  #: jobs that started, and waited for nothing but nodes
     wait_s: float | None = None  #: mean of their waits
 
+    @property
+    def end_s(self) -> float:
+        """When the next one begins."""
+        return self.begin_s + _WEEK_S
+
 
 def number_of(at_s: float) -> int:
     """Give the number of the week of a moment, seconds since the epoch."""

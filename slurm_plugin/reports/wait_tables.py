@@ -18,7 +18,7 @@ _CAPTIONS: Final = {
 }
 NOTE: Final = (
     f"Jobs of the last {WEEKS} weeks that waited for nothing but nodes. "
-    f"Before: the {WEEKS} weeks before those."
+    f"Change: from the {WEEKS} weeks before."
 )
 #: Shorter than this a difference is none: Slurm looks at its queue as often.
 _SAME_S: Final = 60.0
@@ -31,7 +31,7 @@ def wait_tables(report: OutcomeReport) -> Iterator[Table]:
     for kind, name in TABLES.items():
         yield Table(
             (
-                text_column("group", kind),
+                text_column("who", kind),
                 Column("jobs", "jobs"),
                 Column("median_s", "half wait at most", as_text=SECONDS),
                 Column("most_s", "9 in 10 wait at most", as_text=SECONDS),
@@ -62,6 +62,6 @@ def wait_line(row: GroupWaits) -> str:
     before_s = row.before_most_s
     before = "" if before_s is None else f" ({duration_text(before_s)} before)"
     return (
-        f"{row.kind} {printable(row.group)}: 9 in 10 of {count(row.jobs, 'job')} wait at most "
+        f"{row.kind} {printable(row.who)}: 9 in 10 of {count(row.jobs, 'job')} wait at most "
         f"{duration_text(row.most_s)}{before}, half at most {duration_text(row.median_s)}"
     )

@@ -84,10 +84,10 @@ def linked(view: View, table: Table) -> Table:
     def decisions(name: str) -> Callable[[Any], str]:
         return lambda row: view.link("/decisions", **{_FILTERS[name]: getattr(row, name)})
 
-    def group(row: Any) -> str:
-        return view.link("/decisions", **{row.kind: row.group})
+    def who(row: Any) -> str:
+        return view.link("/decisions", **{row.kind: row.who})
 
-    links: dict[str, Callable[[Any], str]] = {"application": application, "group": group}
+    links: dict[str, Callable[[Any], str]] = {"application": application, "who": who}
     links |= {name: decisions(name) for name in _FILTERS}
     return replace(table, columns=[replace(one, link=links.get(one.name)) for one in table.columns])
 

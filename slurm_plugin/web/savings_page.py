@@ -1,5 +1,6 @@
 """Savings, waits and kept promises, week by week: for those who pay for the cluster."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -52,7 +53,10 @@ def savings(view: View) -> str:
         ],
         zoom=zoom,
         figures=list(_figures(report)),
-        charts=[replace(one, zoom="weeks") for one in _charts(weeks, report.confidence)],
+        charts=[
+            replace(one, zoom="weeks")
+            for one in _charts(weeks, report.confidence, now_s=time.time())
+        ],
         waits=[_of_page(view, table, days) for table in wait_tables(report) if len(table.rows) > 1],
         waits_note=NOTE,
         table=_table(weeks, report.confidence),
@@ -84,7 +88,7 @@ def _figures(report: OutcomeReport) -> Iterator[Figure]:
     if longest := _longest(report.group_waits):
         most = duration_text(longest.most_s)
         note = f"{longest.kind}; 9 of 10 of its {count(longest.jobs, 'job')} wait at most {most}"
-        yield Figure("Waits longest", longest.group, note)
+        yield Figure("Waits longest", longest.who, note)
     if (kept := report.accuracy) and kept.inside is not None:
         runs = f"of {count(kept.intervals, 'run')} took as long as promised"
         note = f"{runs}; {percent(report.confidence)} should"
@@ -119,8 +123,10 @@ def _mean_wait_s(weeks: Sequence[Week]) -> float:
     return sum((week.wait_s or 0.0) * week.waited_jobs for week in weeks) / jobs
 
 
-def _charts(weeks: Sequence[Week], confidence: float) -> Iterator[Chart]:
+def _charts(weeks: Sequence[Week], confidence: float, *, now_s: float) -> Iterator[Chart]:
     """Draw what some week has a value of."""
+    lasts = bool(weeks) and weeks[-1].end_s > now_s
+    so_far = " The last week is not over." if lasts else ""
     for unit in Unit:
         word = f"{unit.word}-hours"
         of = "" if unit is Unit.NODES else f", jobs of {unit.plural}"
@@ -131,7 +137,8 @@ def _charts(weeks: Sequence[Week], confidence: float) -> Iterator[Chart]:
                 up=f"{word} saved",
                 write=_signed,
                 legend=f"Jobs whose {unit.word} count NIMO changed, beside what they would have "
-                "taken as asked for. Band: how sure that is. Below the dashed line they took more.",
+                "taken as asked for. Band: how sure that is. Below the dashed line they took more."
+                f"{so_far}",
             )
         if sooner := _moments(weeks, partial(_sooner, unit=unit)):
             yield series(
@@ -140,7 +147,7 @@ def _charts(weeks: Sequence[Week], confidence: float) -> Iterator[Chart]:
                 up="hours sooner",
                 write=_signed,
                 legend="How much sooner these jobs ended, in all, with their waits where these are "
-                "predicted well. Below the dashed line they ended later.",
+                f"predicted well. Below the dashed line they ended later.{so_far}",
             )
     if waited := _moments(weeks, _wait):
         yield series(
@@ -250,4 +257,6 @@ def _table(weeks: Sequence[Week], confidence: float) -> Table:
             as_text=SHARE,
         ),
     ]
-    return Table(columns, list(reversed(weeks)), "savings", "Week by week", empty="no week yet")
+    return Table(
+        columns, list(reversed(weeks)), "savings", "The newest week first", empty="no week yet"
+    )

@@ -37,14 +37,14 @@ def report_of(pairs):
 
 
 def waits_of(*pairs):
-    return {(row.kind, row.group): row for row in report_of(pairs).group_waits}
+    return {(row.kind, row.who): row for row in report_of(pairs).group_waits}
 
 
 def test_those_who_wait_longest_come_first():
     jobs = [pair(n, 100 * n, user="ada", account="physics") for n in range(10)]
     jobs += [pair(n, 900 * n, user="bob", account="bio", partition="gpu") for n in range(10, 20)]
     rows = list(waits_of(*jobs).values())
-    assert [(row.kind, row.group) for row in rows] == [
+    assert [(row.kind, row.who) for row in rows] == [
         *(("partition", "gpu"), ("partition", "batch")),
         *(("account", "bio"), ("account", "physics")),
         *(("user", "bob"), ("user", "ada")),
@@ -123,7 +123,7 @@ def test_tables_give_each_figure_once_for_all_forms():
         "physics    14                1 h                   2 h  53 min longer",
     ]
     assert table.csv().splitlines() == [
-        "group,jobs,median_s,most_s,before_median_s,before_most_s",
+        "who,jobs,median_s,most_s,before_median_s,before_most_s",
         "physics,14,3600,7200,4000,4000",
     ]
     assert table.parsable().splitlines()[0] == (
@@ -149,4 +149,4 @@ def test_the_report_names_those_who_wait_longest():
 def test_names_of_users_and_accounts_are_replaced_and_partitions_stay():
     jobs = [pair(n, 600) for n in range(FEWEST)]
     rows = anonymous(report_of(jobs)).group_waits
-    assert [row.group for row in rows] == ["batch", "account-1", "user-1"]
+    assert [row.who for row in rows] == ["batch", "account-1", "user-1"]

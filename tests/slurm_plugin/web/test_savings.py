@@ -95,7 +95,7 @@ def queues(history):
 
 def test_who_waits_most_stands_in_tables_and_at_the_top(ask, queues):
     text = unescape(ask("/savings").text)
-    part = re.search('<div class="beside" id="waits">(.*?)<h2>', text, re.DOTALL)[1]
+    part = re.search('<div class="figures" id="waits">(.*?)<h2>', text, re.DOTALL)[1]
     found = re.findall("<tr>(.*?)</tr>", part, re.DOTALL)
     rows = [re.sub("<[^>]*>", "", row).split() for row in found]
     jobs = rows[1][1]  # how many are of the last four weeks depends on the day
@@ -116,6 +116,7 @@ def test_who_waits_most_stands_in_tables_and_at_the_top(ask, queues):
         decisions = ask(f"/decisions?{of}").text
         assert 'href="/decisions?user=bob"' in decisions
         assert 'href="/decisions?user=ada"' not in decisions
+    assert 'href="/decisions?account=bio"' in ask("/report?days=90").text
     assert ask("/table.csv?name=user_waits&days=90").text.splitlines()[1].startswith(f"bob,{jobs},")
 
 
@@ -134,6 +135,18 @@ def test_a_user_sees_the_savings_of_own_jobs_only(ask, history):
     assert titles(text) == []
     assert "No week yet" in text
     assert "Not all jobs are counted here" in text
+
+
+def test_sums_of_a_week_that_is_not_over_are_said_to_be_so(ask, store_path):
+    assert "The last week is not over" not in ask("/savings").text
+    add_weeks(store_path, weeks=2, each=40, elapsed_s=lambda _: 900, wait_s=lambda _: 60)
+    text = ask("/savings").text
+    with Store.open(str(store_path)) as store:
+        newest = store.decisions.newest(DecisionSelection(), most=1)[0][0]
+    lasts = number_of(newest.at_s) == number_of(time.time())
+    assert text.count("The last week is not over.") == 2 * lasts
+    weeks = re.findall('data-key="([^"]+)"><title>Week', text)
+    assert "The last week is not over" not in ask(f"/savings?weeks={weeks[0]}..{weeks[0]}").text
 
 
 def test_all_weeks_are_there_when_asked_for(ask, history):
