@@ -21,7 +21,12 @@ _NEXT = re.compile(
 _KEY = re.compile(r"^ +([a-z-]+): (.*)$", re.MULTILINE)
 #: The table of how many jobs each rule has.
 _STATS = re.compile(r"^Job stats:\n.*\n[- ]+\n((?:\w+ +\d+.*\n)+)", re.MULTILINE)
+#: What a dry run says before its jobs, and after them.
+_FIRST_LINE = "Building DAG of jobs..."
+_LAST_LINE = "This was a dry-run"
 _SHELL = "Shell command: "
+#: What stands at the end of a graph.
+_CLOSED = re.compile(r"^\s*\}", re.MULTILINE)
 _NODE = re.compile(r'^\s*"?(\w+)"?\s*\[(.*)\];?\s*$')
 _EDGE = re.compile(r'^\s*"?(\w+)"?\s*->\s*"?(\w+)"?')
 _LABEL = re.compile(r'(?<![a-z])label\s*=\s*"((?:[^"\\]|\\.)*)"')
@@ -32,19 +37,24 @@ _UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B")
 #: Shortest run time that a task is planned with, seconds.
 _LEAST_S = 0.001
+NO_TRACE = "only a DAG of Nextflow has a --trace"
 SNAKEMAKE, NEXTFLOW = "snakemake", "nextflow"
 
 
 def is_dry_run(text: str) -> bool:
     """Whether it is what ``snakemake --dry-run --printshellcmds`` prints."""
-    return bool(_RULE.search(text)) and "\n    jobid: " in text
+    jobs = _RULE.search(text) is not None and "\n    jobid: " in text
+    return jobs or _FIRST_LINE in text
 
 
 def dry_run(text: str, *, name: str) -> ForeignWorkflow:
     """Read what ``snakemake --dry-run --printshellcmds`` prints.
 
-    Raises ConfigError: it has no job that writes a file, or does not say of one what it writes.
+    Raises ConfigError: it was cut off, has no job that writes a file, or does not say of one what
+        it writes.
     """
+    if _LAST_LINE not in text:
+        raise ConfigError(f"{name}: cut off at byte {len(text.encode())}: it has no {_LAST_LINE!r}")
     _check_whole(text, name)
     tasks: list[ForeignTask] = []
     wanted: set[str] = set()
@@ -93,19 +103,23 @@ def _with_folders(logs: str, command: str) -> str:
     return f"mkdir -p -- {shlex.join(folders)}\n{command}" if folders else command
 
 
-def dag(text: str, trace: str = "", *, name: str) -> ForeignWorkflow:
+def dag(text: str, trace: str | None = None, *, name: str) -> ForeignWorkflow:
     """Read a graph in Graphviz's language.
 
     text: of ``snakemake --dag``, or of Nextflow's ``-with-dag FILE.dot``.
     trace: text of Nextflow's ``-with-trace``: its tasks, with their run times.
-    Raises ConfigError: it has no task.
+    Raises ConfigError: it was cut off, has no task, or has a trace and is not of Nextflow.
     """
+    if not _CLOSED.search(text):
+        raise ConfigError(f"{name}: cut off at byte {len(text.encode())}: the graph has no end")
     graph = _graph(text)
     if re.search(r'digraph\s+"?snakemake_dag', text):
+        if trace is not None:
+            raise ConfigError(f"{name}: {NO_TRACE}")
         tasks = list(_of_snakemake(graph))
         system = SNAKEMAKE
     else:
-        tasks = list(_traced(graph, trace, name) if trace else _of_processes(graph))
+        tasks = list(_of_processes(graph) if trace is None else _traced(graph, trace, name))
         system = NEXTFLOW
     if not tasks:
         raise ConfigError(f"{name}: the graph has no task")
@@ -199,9 +213,14 @@ def _traced(graph: _Graph, trace: str, name: str) -> Iterator[ForeignTask]:
 
 
 def _rows(trace: str, name: str) -> list[dict[str, str]]:
+    if not trace.endswith("\n"):
+        raise ConfigError(f"{name}: the trace is cut off at byte {len(trace.encode())}")
     rows = list(csv.DictReader(trace.splitlines(), delimiter="\t"))
     if not rows or "name" not in rows[0]:
-        raise ConfigError(f"{name}: the trace has no column 'name'")
+        raise ConfigError(f"{name}: the trace has no column 'name', or no task")
+    for number, row in enumerate(rows, start=2):
+        if None in row.values():
+            raise ConfigError(f"{name}: line {number} of the trace has too few columns")
     # Of a task that was tried again the last one counts.
     return list({row["name"]: row for row in rows if row.get("status") != "FAILED"}.values())
 

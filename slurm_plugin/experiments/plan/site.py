@@ -141,9 +141,12 @@ def _stored(flow: Workflow, config: Config, now_s: float) -> _Store:
     probed = measured or any(link.latency_s is None for link in flow.links.values())
     try:
         opened = open_store(config)
-    except StoreError:
-        if labels or measured:
-            raise
+    except StoreError as error:
+        if labels:
+            place = f"tasks.{next(iter(labels))}"
+            raise StoreError(f"{place}: its run time is not known: {error}; {_OR_GIVE}") from error
+        if measured:
+            raise StoreError(f"links: a bandwidth is not known: {error}; or give it") from error
         return _NOTHING_STORED
     with opened as store:
         all_tables = load_tables(store)

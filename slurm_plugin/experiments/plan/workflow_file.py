@@ -44,7 +44,10 @@ def text_of(path: Path, site: Path | None = None, trace: Path | None = None) -> 
     read = _foreign(text)
     if read is None:
         if site or trace:
-            raise ConfigError(f"{name}: it has its own places: leave out --site and --trace")
+            raise ConfigError(
+                f"{name}: it is no workflow of WfCommons, Snakemake or Nextflow; one that has its "
+                "own places takes no --site and --trace"
+            )
         return text
     if site is None:
         raise ConfigError(
@@ -52,7 +55,7 @@ def text_of(path: Path, site: Path | None = None, trace: Path | None = None) -> 
         )
     of_trace = {"trace": read_text(trace)} if trace else {}
     if trace and read is not engine_dags.dag:
-        raise ConfigError(f"{name}: only a DAG of Nextflow has a --trace")
+        raise ConfigError(f"{name}: {engine_dags.NO_TRACE}")
     return foreign.with_site(read(text, name=name, **of_trace), _site(site), name=str(site))
 
 

@@ -185,7 +185,7 @@ def test_a_task_without_any_history_is_named(flow, capsys):
 @pytest.mark.parametrize(
     ("arguments", "old", "new", "status", "reported"),
     [
-        ([], "run_time: 20", "nodes: 1", 74, "none.db"),
+        ([], "run_time: 20", "nodes: 1", 74, "tasks.count: its run time is not known: no store"),
         (["--submit", "--dry-run"], "", "", 78, "give one of them"),
         (["--follow"], "", "", 1, "this workflow was not submitted"),
         (["--confidence", "95"], "", "", 78, "a share between 0 and 1"),

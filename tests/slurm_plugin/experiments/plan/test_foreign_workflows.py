@@ -188,6 +188,7 @@ def test_it_is_planned_as_any_other(site, capsys):
         ("wfcommons-1.5.json", '"outputFiles": ["b.n"]', '"outputFiles": ["a.n"]', ["site"],
          "a-n is written by two tasks, count_2 and count_3"),
         ("wfcommons-1.5.json", "", "", ["site", "trace"], "only a DAG of Nextflow has a --trace"),
+        ("snakemake-9.dot", "", "", ["site", "trace"], "only a DAG of Nextflow has a --trace"),
         ("nextflow.dot", "ALIGN", "OTHER", ["site", "trace"], "process .ALIGN. is not in"),
         ("nextflow.dot", "label=\"FLOW", "shape=point,label=\"FLOW", ["site"], "graph has no task"),
         ("snakemake-9.txt", "    output: ", "    log: ", ["site"], "no job of the dry run writes"),
@@ -210,7 +211,7 @@ def test_a_workflow_with_places_of_its_own_takes_no_site_and_a_site_no_other_dat
     own = site.parent / "flow.yaml"
     own.write_text(SITE + "tasks: {a: {command: x, run_time: 9}}\n")
     assert main(["lab", "plan", "--empty", "--site", str(site), str(own)]) == 78
-    assert "it has its own places: leave out --site" in capsys.readouterr().err
+    assert "one that has its own places takes no --site" in capsys.readouterr().err
     site.write_text(SITE + "data: tape\n")
     with pytest.raises(ConfigError, match="data: 'tape' is not among the storages: home, scratch"):
         read("wfcommons-1.5.json", site)
@@ -226,9 +227,42 @@ def test_a_task_without_a_command_is_planned_and_not_submitted(site, capsys):
     assert "tasks.split_1: its command is not known" in capsys.readouterr().err
 
 
-def test_an_instance_cut_anywhere_is_refused(site):
-    file = site.parent / "cut.json"
-    for data in list(cuts((DATA / "wfcommons-1.5.json").read_bytes().rstrip()))[60::97]:
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("wfcommons-1.5.json", ""),
+        ("snakemake-9.txt", " (flag -n)"),
+        ("snakemake-9.dot", ""),
+        ("nextflow.dot", ""),
+    ],
+)
+def test_a_workflow_cut_anywhere_is_refused(site, name, end):
+    """Only what is said after the workflow may be missing."""
+    file = site.parent / name
+    whole = (DATA / name).read_bytes()
+    file.write_bytes(whole)
+    assert text_of(file, site)
+    needed = whole[: whole.rindex(end.encode())].rstrip()
+    for data in list(cuts(needed))[::41]:
         file.write_bytes(data)
-        with pytest.raises(ConfigError, match=rf"cut\.json: cut off at byte {len(data)}$"):
+        with pytest.raises(ConfigError, match=f"cut off at byte {len(data)}|it is no workflow of"):
             text_of(file, site)
+
+
+def test_a_trace_cut_anywhere_is_refused_but_between_its_lines(site):
+    file = site.parent / "trace.txt"
+    for data in cuts((DATA / "nextflow-trace.txt").read_bytes()):
+        file.write_bytes(data)
+        lines = data.count(b"\n")
+        if lines > 1 and data.endswith(b"\n"):
+            assert text_of(DATA / "nextflow.dot", site, file)
+            continue
+        with pytest.raises(ConfigError, match=f"cut off at byte {len(data)}$|or no task$"):
+            text_of(DATA / "nextflow.dot", site, file)
+
+
+def test_a_line_of_a_trace_with_too_few_columns_is_refused_with_its_number(site):
+    file = site.parent / "trace.txt"
+    file.write_text("name\tstatus\trealtime\nFLOW:ALIGN\tCOMPLETED\t2m\nFLOW:SORT\n")
+    with pytest.raises(ConfigError, match="line 3 of the trace has too few columns"):
+        text_of(DATA / "nextflow.dot", site, file)
