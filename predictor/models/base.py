@@ -7,6 +7,8 @@ place: ``fit`` returns a new frozen dataclass, which predicts.
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -90,6 +92,8 @@ def create(name: str) -> Model:
         with suppress(ModuleNotFoundError):
             import_module(f"predictor.models.{name}")
     if name not in MODELS:
+        for module in iter_modules([str(Path(__file__).parent)]):
+            import_module(f"predictor.models.{module.name}")
         raise UnknownModel(f"no model is called {name}; there are: {', '.join(names())}")
     return MODELS[name]()
 

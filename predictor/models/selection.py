@@ -147,7 +147,8 @@ def fit_curve(curve: Curve, model: str = MODEL) -> Choice:
     fit = base.create(model).fit(curve)
     # The fit of Downey's model does not matter if another model is used.
     relevant = [p for p in reported if p.name not in reliability.DOWNEY_EVERYWHERE]
-    problems = (*_cut_short(fit, curve), *fit.problems, *relevant)
+    # Where ADEPT itself is believed, its problems are both.
+    problems = tuple(dict.fromkeys([*_cut_short(fit, curve), *fit.problems, *relevant]))
     return Choice(fit, adept, curve, problems, special)
 
 

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -70,6 +72,24 @@ def test_the_observation_asked_for_narrows_what_is_uncertain(first, serial):
             more = [*nodes, problem.observe]
             (after,) = fit_curve(curve_of(more, [time(n) for n in more])).predict([far])
             assert after.curve_sd < choice.predict([far])[0].curve_sd
+
+
+@pytest.mark.parametrize("model", ["adept", "averaged"])
+@pytest.mark.parametrize("formula", [lambda n: 30 + 800 / n, lambda n: 100 / n, amdahl])
+def test_no_problem_is_said_twice(model, formula):
+    choice = fit_curve(drawn(NODES, formula, noise=0.02), model)
+    problems = choice.judge(choice.predict([*NODES, 64]))[1]
+    assert len(set(problems)) == len(problems)
+
+
+def test_models_are_named_that_were_not_loaded_yet():
+    code = (
+        "from predictor.models import base\n"
+        "try: base.create('nix')\n"
+        "except base.UnknownModel as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "no model is called nix; there are: adept, averaged, two_sizes\n"
 
 
 def test_adept_disputes_only_where_it_trusts_itself():
