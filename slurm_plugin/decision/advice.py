@@ -1,7 +1,7 @@
 """The advice that nimo-advise shows: node counts side by side, one of them recommended."""
 
 from collections.abc import Callable, Sequence
-from math import inf
+from math import inf, log
 
 from msgspec.structs import replace
 
@@ -108,7 +108,7 @@ def advice_of(case: Situation, *, others: Callable[[], Sequence[Supply]] = tuple
         _name_limit(advice, case, limited, best or decided.chosen, queue, submitted.request)
     _lower(advice, decided, table)
     base = next((one for one in options if one.nodes == table.asked), None)
-    low, high = _shown(request, table, supply)
+    low, high = _shown(request, table, supply, options)
     advice.rows = with_unbounded(
         [
             advice_row(
@@ -127,7 +127,7 @@ def advice_of(case: Situation, *, others: Callable[[], Sequence[Supply]] = tuple
         low,
         high,
     )
-    advice.asked = base.nodes if base else None
+    _name_asked(advice, base, decided, request, supply, now_s=case.now_s)
     guess = next(iter(options), None) if table.is_guess else None
     _say_of_limit(advice, case, table, base or guess)
     texts = (
@@ -152,6 +152,30 @@ def _reason(reason: Reason, request: Request, table: PredictionTable, *, fresh: 
     text = "" if table.neighbours is not None else messages.reason_text(reason, request.unit)
     queue = "" if fresh else "The queue is unknown, and taken for empty."
     return f"{text} ({queue})" if text and queue else text or queue
+
+
+def _name_asked(
+    advice: Advice,
+    asked: Option | None,
+    decided: choosing.Decision,
+    request: Request,
+    supply: Supply,
+    *,
+    now_s: float,
+) -> None:
+    """Name the count that the job would get; where no row is of it, the nearest one, too."""
+    advice.asked = asked.nodes if asked else None
+    counts = [row.nodes for row in advice.rows]
+    count = choosing.as_scheduled(request, supply, now_s=now_s) or request.low
+    if decided.reason is not Reason.OUTSIDE_CURVE or not counts or count in counts:
+        return
+    size = request.unit.counted(count)
+    if advice.nodes is not None:
+        advice.reason = f"No run shows what {size} would take."
+        return
+    advice.uncovered = count
+    advice.nearest = min(counts, key=lambda nodes: abs(log(nodes / count)))
+    advice.reason = f"The first run on {size} will tell."
 
 
 def _deadline_text(case: Situation, supply: Supply, others: Callable[[], Sequence[Supply]]) -> str:
@@ -227,12 +251,17 @@ def _suggestion(nodes: int, table: PredictionTable) -> str:
     return f"Runs of other users suggest {table.unit.counted(nodes)}: try it with your own limits."
 
 
-def _shown(request: Request, table: PredictionTable, supply: Supply) -> tuple[int, int]:
-    """Give the fewest and the most that rows are shown for."""
+def _shown(
+    request: Request, table: PredictionTable, supply: Supply, options: Sequence[Option]
+) -> tuple[int, int]:
+    """Give the fewest and the most that rows are shown for: all where none is what is asked for."""
     if is_serial(table):
         return 1, 1
-    if request.low < request.high or table.is_guess or request.fixed is Reason.HET:
-        return request.low, request.high
+    asked = request.low, request.high
+    if table.is_guess or request.fixed is Reason.HET:
+        return asked
+    if request.low < request.high and any(asked[0] <= one.nodes <= asked[1] for one in options):
+        return asked
     return 1, supply.most
 
 

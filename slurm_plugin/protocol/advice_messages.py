@@ -155,6 +155,9 @@ class Advice:
     time_text: str = ""  #: how sure that limit is, and what keeps it from being shorter
     reason: str = ""
     asked: int | None = None  #: the count that rows are compared with: what the job would get
+    #: where no row is of the count that the job would get: the row nearest to it, and that count
+    nearest: int | None = None
+    uncovered: int | None = None
     observe: int | None = None  #: node count where one more run would help most
     points: list[ObservedPoint] = field(default_factory=list)  #: what was observed
     knee: int | None = None  #: processor working set, argmax S²/n

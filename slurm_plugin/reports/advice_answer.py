@@ -56,9 +56,10 @@ def answer(advice: Advice, *, every_sentence: bool = False, width: int | None = 
 
 
 def answered(advice: Advice) -> Row | None:
-    """Row that the answer is about: what is recommended, else what is asked for."""
+    """Row that the answer is about: what is recommended, else asked for, else nearest to that."""
+    rows = {row.nodes: row for row in advice.rows}
     recommended = next((row for row in advice.rows if row.recommended), None)
-    return recommended or next((row for row in advice.rows if row.nodes == advice.asked), None)
+    return recommended or rows.get(advice.asked or 0) or rows.get(advice.nearest or 0)
 
 
 def lines_to_paste(advice: Advice) -> list[str]:
@@ -91,8 +92,15 @@ def _headline(advice: Advice, *, ends: str, width: int | None) -> str:
         return f"{_time(advice, row, f'{size}{where}')}; {_guessed(advice)}{ends}"
     doubt = f", {_DOUBTS[advice.verdict]}" if advice.verdict in _DOUBTS else ""
     doubt = ", until its limit" if advice.until_limit else doubt
-    long = f"{_time(advice, row, f'{size}{where}{doubt}')}{_starts(row)}.{ends}"
-    short = f"{_time(advice, row, f'{size}{doubt}')}."
+    if advice.uncovered is not None:
+        starts = f"; {advice.unit.counted(advice.uncovered)}: unknown"
+    else:
+        starts = _starts(row)
+    long = f"{_time(advice, row, f'{size}{where}{doubt}')}{starts}.{ends}"
+    if advice.uncovered is not None:
+        short = f"{_run_time(row)} on {size}{doubt}{starts}."
+    else:
+        short = f"{_time(advice, row, f'{size}{doubt}')}."
     texts = [long, long.removesuffix(ends), f"{short}{ends}", short]
     return next((one for one in texts if width is None or len(one) <= width), short)
 
@@ -100,9 +108,16 @@ def _headline(advice: Advice, *, ends: str, width: int | None) -> str:
 def _time(advice: Advice, row: Row, where: str) -> str:
     """Say how long it runs, and how sure that is."""
     if row.unbounded or row.high_s is None:
-        return f"Over {duration_text(row.low_s)} on {where}"
+        return f"{_run_time(row)} on {where}"
     runs = f"{_share(advice.confidence)} runs: {duration_range(row.low_s, row.high_s)}"
-    return f"About {duration_text(row.time_s)} on {where} ({runs})"
+    return f"{_run_time(row)} on {where} ({runs})"
+
+
+def _run_time(row: Row) -> str:
+    """Write the run time of a count, or what it is beyond."""
+    if row.unbounded or row.high_s is None:
+        return f"Over {duration_text(row.low_s)}"
+    return f"About {duration_text(row.time_s)}"
 
 
 def _guessed(advice: Advice) -> str:
