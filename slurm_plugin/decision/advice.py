@@ -164,8 +164,10 @@ def _name_asked(
     now_s: float,
 ) -> None:
     """Name the count that the job would get; where no row is of it, the nearest one, too."""
-    advice.asked = asked.nodes if asked else None
     counts = [row.nodes for row in advice.rows]
+    advice.asked = asked.nodes if asked else None
+    if request.fixed is Reason.HET and request.low in counts:
+        advice.asked = request.low
     count = choosing.as_scheduled(request, supply, now_s=now_s) or request.low
     if decided.reason is not Reason.OUTSIDE_CURVE or not counts or count in counts:
         return

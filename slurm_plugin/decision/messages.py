@@ -284,6 +284,8 @@ def _without_curve(table: PredictionTable) -> str:
         return "There is no prediction for this layout."
     if any(one.name == "unbounded" for one in table.problems):
         return "There is no median run time: too many runs were cut off."
+    if table.layout.shape:  # of a heterogeneous job, whose counts stay
+        return f"The prediction is {_DEGREES[table.verdict]}."
     if table.change is None or not table.change.learnt:
         return "There are run times, but no scaling curve yet."
     return f"How this job scales was learnt on {table.unit.several(table.change.learnt)}."
@@ -298,6 +300,11 @@ _OPENINGS = {
     Verdict.RELIABLE: "The prediction is reliable",
     Verdict.DOUBTFUL: "The prediction is doubtful",
     Verdict.REFUSED: "There are too few runs for a prediction",
+}
+_DEGREES = {
+    Verdict.RELIABLE: "reliable",
+    Verdict.DOUBTFUL: "doubtful",
+    Verdict.REFUSED: "not reliable enough",
 }
 _GUESSED = {"name": "your jobs of this name with another command", "user": "all your jobs"}
 

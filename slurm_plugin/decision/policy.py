@@ -319,7 +319,8 @@ def _every_option(scene: Comparison, weighed: Sequence[Option]) -> list[Option]:
     table, asked = scene.table, scene.asked
     counts = {n for n in table.nodes if n <= scene.supply.most}
     counts = {n for n in counts if verdict_at(table, n) is not Verdict.REFUSED}
-    if not counts:
+    known = covers(table, asked) and not counting.is_otherwise(table)
+    if not counts and (weighed or not known):
         return list(weighed)
     if asked not in counts and not covers(table, asked):
         scene = scene.with_asked(min(counts, key=lambda n: abs(n - asked)))

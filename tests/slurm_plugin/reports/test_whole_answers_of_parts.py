@@ -158,6 +158,16 @@ Such runs take 8.9 to 11 min, and the time limit is 5 min.
 Give each component this limit.
 """,
     ),
+    "components that ran once": (
+        of_components(*test_het_jobs.ALIKE, runs=1),
+        """\
+About 10 min on 3 nodes, unreliable (9 of 10 runs: 4.2 to 24 min). Ask for:
+#SBATCH --time=00:41:00
+
+Give each component this limit. This limit rests on 1 run: too few to be sure.
+The components of a heterogeneous job keep what they ask for.
+""",
+    ),
     "other components than those that ran": (
         of_components("-t", "120", "-N1", ":", "-N3"),
         """\
