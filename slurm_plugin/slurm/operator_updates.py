@@ -84,7 +84,7 @@ class ClosedFields:
     def __init__(self, *, restored: bool = True) -> None:
         self.restored = restored
         self._lock = threading.Lock()
-        self._keys: frozenset[_Key] = frozenset()
+        self._keys: set[_Key] = set()
         self._saved = _encoded(())
 
     def __contains__(self, key: _Key) -> bool:
@@ -93,12 +93,12 @@ class ClosedFields:
     def close(self, key: _Key) -> None:
         """Leave a field alone from now on."""
         with self._lock:
-            self._keys |= {key}
+            self._keys.add(key)
 
     def keep(self, job_ids: Collection[int]) -> None:
         """Forget fields of all jobs but these."""
         with self._lock:
-            self._keys = frozenset(key for key in self._keys if key[0] in job_ids)
+            self._keys = {key for key in self._keys if key[0] in job_ids}
 
     def restore(self, text: str) -> None:
         """Add those that an earlier process saved; empty: it saved none."""
@@ -114,7 +114,9 @@ class ClosedFields:
 
     def unsaved(self) -> str | None:
         """Give the text to save; None: it is saved, or what was before is not known yet."""
-        text = _encoded(self._keys)
+        with self._lock:
+            keys = list(self._keys)
+        text = _encoded(keys)
         if not self.restored or text == self._saved:
             return None
         self._saved = text

@@ -1,6 +1,7 @@
 """As an operator NIMO takes back what it wrote itself; what anybody else wrote stays for good."""
 
 import re
+import tracemalloc
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -68,6 +69,21 @@ def test_command_lines_stay_short():
     assert 4 <= len(slurm.updates) <= 6
     assert max(len(jobs) for jobs, _ in slurm.updates) < 130_000
     assert {one.value for one in slurm.fields} == {OWN}
+
+
+def test_closing_a_field_does_not_copy_those_that_are_closed():
+    closed = ClosedFields()
+    for job_id in range(20_000):
+        closed.close((job_id, "", "timemin"))
+    tracemalloc.start()
+    allocated = []
+    for job_id in range(20_000, 20_008):
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        closed.close((job_id, "", "timemin"))
+        allocated.append(tracemalloc.get_traced_memory()[1] - before)
+    tracemalloc.stop()
+    assert min(allocated) < 10_000  # bytes; a copy takes a hundred times as many
 
 
 def test_what_was_given_back_is_done_with_and_what_had_no_effect_is_tried_again():
