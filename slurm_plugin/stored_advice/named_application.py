@@ -15,6 +15,8 @@ from slurm_plugin.slurm.slurm_conf import is_own
 from slurm_plugin.store_access import last_runs, matching_tables
 from slurm_plugin.stored_advice.usual_job import UsualJob, usual_job
 
+#: Options that say how many CPUs a job has.
+_OF_CPUS = frozenset({"cpus-per-gpu", "cpus-per-task", "ntasks", "ntasks-per-node"})
 RUNS = 30  #: latest ones that say what an application asks for
 _TABLES = 1000  #: of one name that are looked at
 
@@ -57,15 +59,18 @@ def usual_request(usual: UsualJob, advice: Advice, cluster: Cluster | None) -> U
     lines = (advice.directive, advice.memory_directive, advice.time_directive)
     advised = parse_script("\n".join(["#!/bin/sh", *lines])).options
     named = {option: value for option, value in advised.items() if value is not None}
-    job = make_job(usual._replace(options=usual.options | named).fields())
+    options = usual.options | named
+    job = make_job(usual._replace(options=options).fields())
     rules = None
     if cluster is not None:
         rules = cluster.partitions.get(job.partition or cluster.default_partition)
     known = RequestRules.of(rules) if rules and rules.is_known else None
     asked = SubmittedJob.of(job, known)
+    # Slurm gives one to each node where none are asked for; what runs asked for is not known then.
+    says_cpus = not _OF_CPUS.isdisjoint(options) or asked.sizes.of_node.alone
     return UsualRequest(
         options=usual.words,
         nodes=asked.sizes.nodes or None,
-        cpus=asked.sizes.cpus or None,
+        cpus=asked.sizes.cpus or None if says_cpus else None,
         limit_s=asked.limit_s,
     )

@@ -21,7 +21,7 @@ from slurm_plugin.nimod import client
 from slurm_plugin.nimod.queries import StoreQueries, explain
 from slurm_plugin.protocol.lines import encode
 from slurm_plugin.protocol.query_messages import Applications
-from slurm_plugin.protocol.request_messages import Ask, Selection
+from slurm_plugin.protocol.request_messages import Ask, Job, Selection
 from slurm_plugin.protocol.status_messages import Reported, Status, Waits
 from slurm_plugin.reports.headline import Head, title_of
 from slurm_plugin.slurm.snapshot import build as view
@@ -80,6 +80,21 @@ def test_others_applications_are_shown_by_name_unless_jobs_are_private(asked):
     )
     assert [one["label"] for one in mine["tables"]] == ["nobody/solve"]
     assert len(theirs["tables"]) == (0 if asked.private else 1)
+
+
+@needs_root
+def test_the_usual_job_of_others_is_not_named_where_jobs_are_private(asked):
+    """Neither store has runs of these tables: who may see one hears that."""
+    mine, theirs, posing = ask_as_nobody(
+        asked,
+        Ask(op="advise", name="nobody/solve"),
+        Ask(op="advise", name="alice/solve"),
+        Ask(op="advise", name="alice/solve", job=Job(user_name="alice")),
+    )
+    assert mine["error"] == "no run of 'nobody/solve' has finished yet"
+    known = "no run of" if not asked.private else "there is no history of"
+    assert theirs["error"].startswith(f"{known} 'alice/solve'")
+    assert posing["error"].startswith("jobs of user 'alice' are not for user")
 
 
 @needs_root

@@ -87,6 +87,8 @@ def test_what_it_would_have_is_what_is_asked_about_with_the_lines_in_it(site):
             each = int(options.get("ntasks-per-node", "1")) * int(options.get("cpus-per-task", "1"))
             whole = "ntasks" in options or "gpus-per-node" in options
             assert whole or named.usual.cpus in (None, each * int(nodes))
+        if not {"cpus-per-task", "cpus-per-gpu", "ntasks", "ntasks-per-node"} & options.keys():
+            assert named.usual.cpus is None, options
         if "time" in options:
             assert named.usual.limit_s == minutes(options["time"]) * 60
 
