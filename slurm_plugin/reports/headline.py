@@ -244,9 +244,9 @@ def _tasks(report: OutcomeReport) -> Iterator[Task]:
         yield Task(f"{printable(one.application)}: {one.text}", application=one.application)
     for waste in report.waste[:1]:
         yield Task(
-            f"ask {printable(waste.user)} to take {waste.unit.counted(waste.knee)} for "
-            f"{printable(waste.application)}: that saves {hours(waste.wasted_node_hours)} "
-            f"{waste.unit.word}-hours",
+            f"ask {printable(waste.user)} to take as many {waste.unit.plural} for "
+            f"{printable(waste.application)} as 'nimo-advise' says: "
+            f"{hours(waste.wasted_node_hours)} {waste.unit.word}-hours were beyond its knee",
             table="waste",
         )
     for unused in (one for one in report.unused[:1] if one.cpu_hours):

@@ -39,7 +39,7 @@ from slurm_plugin.text.table_columns import AMOUNT, SECONDS, SHARE, Column, Tabl
 from slurm_plugin.web.data import GROUPS, ORDERS, VERDICTS, CatalogueEntry, CatalogueQuery, may_see
 from slurm_plugin.web.decisions_page import decisions_table
 from slurm_plugin.web.queue_page import largest_cluster
-from slurm_plugin.web.suggestions import Suggestion, suggestion, what_if
+from slurm_plugin.web.suggestions import Suggestion, as_advised, suggestion, what_if
 from slurm_plugin.web.view import ROWS, SOME, PageMissing, View, Zoom
 
 _ANY = CatalogueQuery()
@@ -317,10 +317,11 @@ def _curves(
         shown = curve_text.within(table, largest)
         on = f" on nodes of the type {node_type}" if node_type else ""
         advice = made.advice if made and made.advice.node_type in ("", node_type) else None
+        job = as_advised(of_usual_job(shown), advice)
         yield {
             "node_type": node_type,
             "chart": _drawing(shown, advice, on, drawn, config.cluster, zoom),
-            "table": _table(of_usual_job(shown), advice, on, drawn, config, every=every),
+            "table": _table(job, advice, on, drawn, config, every=every),
             "verdict": _READ[table.verdict],
             "problems": table.problems,
         }

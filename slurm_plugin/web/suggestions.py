@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from predictor.application.request import of_usual_job
@@ -47,6 +47,24 @@ def suggestion(view: View, table: PredictionTable) -> Suggestion | None:
     return Suggestion(made[0].words, made[1]) if made else None
 
 
+def as_advised(table: PredictionTable, advice: Advice | None) -> PredictionTable:
+    """Give a table with the run times of an advice, which go by the usual job's limit, too.
+
+    Counts that the advice does not show stay, and those on which most runs were cut off.
+    """
+    rows = {row.nodes: row for row in advice.rows} if advice else {}
+    median_s = list(table.median_s)
+    low_s = list(table.low_s)
+    high_s = list(table.high_s)
+    for place, nodes in enumerate(table.nodes):
+        row = rows.get(nodes)
+        if row is not None and row.high_s is not None:
+            median_s[place] = row.time_s
+            low_s[place] = row.low_s
+            high_s[place] = row.high_s
+    return replace(table, median_s=tuple(median_s), low_s=tuple(low_s), high_s=tuple(high_s))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
     """What one count would mean to the job that an application's runs usually were.
@@ -76,10 +94,10 @@ def what_if(
 
     form: what of `WhatIf` is not the table's.
     """
-    table = of_usual_job(within(prediction, largest_cluster(view)))
+    advice = made.advice if made else None
+    table = as_advised(of_usual_job(within(prediction, largest_cluster(view))), advice)
     if len(table.nodes) < 2:
         return None
-    advice = made.advice if made else None
     fewest = table.nodes[0]
     most = table.nodes[-1]
     advised = (advice.nodes or advice.asked) if advice else None

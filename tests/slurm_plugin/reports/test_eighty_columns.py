@@ -24,6 +24,7 @@ from slurm_plugin.protocol.advice_messages import Advice, PartitionRow
 from slurm_plugin.protocol.reasons import WORDS
 from slurm_plugin.protocol.status_messages import WaitRow
 from slurm_plugin.reports import replay_text, sheets, terminal
+from slurm_plugin.reports.headline import headline
 from slurm_plugin.reports.queue_table import queue_table
 from slurm_plugin.text.table_columns import WIDTH, TableOptions
 from tests.slurm_plugin.experiments.plan.made import NOW, problem
@@ -185,7 +186,11 @@ def test_a_folded_line_stays_indented():
         efficiency=0.5,
         slower=1.25,
     )
-    text = printed(terminal.render(replace(made, waste=[waste]), WORDS))
+    made = replace(made, waste=[waste])
+    # The count is that of advice, which a knee is not.
+    to_do = " ".join(task.text for task in headline(made).tasks)
+    assert "take as many nodes for wrf as 'nimo-advise' says: " in to_do
+    text = printed(terminal.render(made, WORDS))
     _, _, below = text.partition("Beyond the knee\n")
     lines = below.splitlines()[:2]
     assert [line[:2] for line in lines] == ["  ", "  "]

@@ -10,6 +10,7 @@ import pytest
 from predictor.stored_table import decode
 from sacct_ingest.records import CURVE_LEVELS
 from sacct_ingest.store import Store
+from sacct_ingest.text.durations import duration_text
 from slurm_plugin.cli.sbatch_request import request
 from slurm_plugin.config.settings import Config
 from slurm_plugin.demo.history import applications
@@ -75,6 +76,14 @@ def test_a_page_shows_what_nimo_advise_says_of_the_same_request(site, ask, tmp_p
         shown = re.search(r"Ask for: (.*?) (?:\(about|For a job)", text)
         assert (shown[1] if shown else "") == options_of(said)
         assert f"For a job that asks for {usual.words}" in text
+        row = next(
+            (one for one in said.rows if one.nodes == said.asked and not one.unbounded), None
+        )
+        if row is not None and len(said.rows) > 1:
+            link = f"/application?level={table.level}&key={quote(table.key)}&count={row.nodes}"
+            size = said.unit.counted(row.nodes)
+            text = words_of(ask(link, of=site))
+            assert f"On {size}: about {duration_text(row.time_s)}, " in text
         seen += 1
     assert seen > 2
 
