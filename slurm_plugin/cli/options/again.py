@@ -1,7 +1,7 @@
 """Run a job that did not complete again, with more of only what it ran out of.
 
 Prints the command of sbatch; --submit runs it.  A job that reached its time limit gets a longer
-one, and one that ran out of memory more memory: what would have been enough for most of the
+one, and one that ran out of memory more memory.  It is what would have been enough for most of the
 application's runs that took more, within what the partition allows.  Of an array only the tasks
 that failed run again.
 """

@@ -4,8 +4,8 @@ Without a job it is about all of yours that wait.  Of one that waits it says why
 reason, the queue and the limits, and when it starts.  Then it explains NIMO's decision: the
 request, the prediction, the choice, and the reason.
 
-Of a job of yours that did not complete it says what happened, with the end of its output, and the
-command that runs it again with more of what it ran out of.
+Of a job of yours that did not complete it says what happened, with the end of its output.  It
+names the command that runs it again with more of what it ran out of.
 
 Users see decisions about their own jobs, through nimod.  Root and the owner of the store see all of
 them.
