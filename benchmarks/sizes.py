@@ -5,6 +5,9 @@ to 15 runs.  Asked are new counts of sizes that were run, new sizes, and new siz
 programs without sizes counts that never ran.  Data are those of `_programs.py`.  Peers fit the same
 histories: a log-linear regression of four terms, Ernest's form (Venkataraman et al., NSDI 2016) and
 gradient boosting.  A choice of counts costs n T^2, over that of the best count of the same sizes.
+The product's is that of a job that asks for the largest count: by its table, and for counts that
+this leaves out by what is said of a job that asks for them.  Where it says nothing, the job keeps
+its count.
 """
 
 import datetime as dt
@@ -34,6 +37,8 @@ from slurm_plugin.cli.nimo import main as nimo
 #: Count, sizes, seconds.
 Run = tuple[int, Sizes, float]
 Predict = Callable[[int, Sizes], float]
+#: Rows that the product advises, by the count and sizes asked for, and by count.
+Answers = Mapping[tuple[int, Sizes], Mapping[int, Mapping[str, float]]]
 
 #: Runs of a history, counts of which a choice is scored.
 HISTORY, CHOICE = (10, 12, 15), 5
@@ -53,6 +58,21 @@ class Case:
     user: str
     history: Sequence[Run]
     asked: Sequence[Run]
+
+    def choices(self) -> Iterator[tuple[Sizes, dict[int, float]]]:
+        """Give the sizes for which a count is to be chosen, with the run time on each count."""
+        if self.protocol == "both":
+            return
+        for sizes in sorted({sizes for _, sizes, _ in self.asked}):
+            times = {n: median(runs) for n, runs in self.program.times[sizes].items()}
+            if len(times) >= CHOICE:
+                yield sizes, times
+
+    def questions(self) -> list[tuple[int, Sizes]]:
+        """List counts and sizes that the product is asked about, each once."""
+        asked = [(n, sizes) for n, sizes, _ in self.asked]
+        chosen = [(n, sizes) for sizes, times in self.choices() for n in times]
+        return list(dict.fromkeys([*asked, *chosen]))
 
 
 @dataclass(slots=True)
@@ -89,8 +109,8 @@ def main() -> None:
             cases += cases_of(program, seed, f"u{seed}x{number}")
     scores: defaultdict[tuple[str, str, str], Score] = defaultdict(Score)
     answers = ask(cases)
-    for case, rows in zip(cases, answers, strict=True):
-        add(scores, case, rows)
+    for case, of_case in zip(cases, answers, strict=True):
+        add(scores, case, of_case)
     table = [
         {"data": source, "asked": protocol, "method": method, **score.figures()}
         for (source, protocol, method), score in sorted(scores.items(), key=_order)
@@ -137,8 +157,8 @@ def cases_of(program: Program, seed: int, user: str) -> Iterator[Case]:
         yield Case(program, protocol, f"{user}p{place}", history, asked)
 
 
-def ask(cases: Sequence[Case]) -> list[list[Mapping[int, Mapping[str, float]]]]:
-    """Give the rows that the product advises for each question, by count; ingest and fit first."""
+def ask(cases: Sequence[Case]) -> list[Answers]:
+    """Give what the product advises for the questions of each case; ingest and fit first."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         Path("h.sacct").write_text("\n".join([_HEADER, *_lines(cases)]) + "\n")
         Path("app.sh").write_text('#!/bin/bash\nsrun app "$@"\n')
@@ -183,20 +203,21 @@ def _arguments(program: Program, sizes: Sizes) -> list[str]:
     return [f"--{name}={size:.10g}" for name, size in pairs]
 
 
-def _advice(case: Case) -> list[Mapping[int, Mapping[str, float]]]:
-    questions = [
+def _advice(case: Case) -> Answers:
+    questions = case.questions()
+    lines = [
         json.dumps({"id": i, "argv": [*_options(case, n), "app.sh", *_arguments(case.program, x)]})
-        for i, (n, x, _) in enumerate(case.asked)
+        for i, (n, x) in enumerate(questions)
     ]
-    said = io.StringIO()
-    with redirect_stdout(said), patch("sys.stdin", io.StringIO("\n".join(questions))):
+    output = io.StringIO()
+    with redirect_stdout(output), patch("sys.stdin", io.StringIO("\n".join(lines))):
         advise(["--json-lines", "--store", "s.db", f"--user={case.user}"])
-    lines = map(json.loads, said.getvalue().splitlines())
-    answers = {one["id"]: one.get("advice") or {} for one in lines}
-    return [
-        {row["nodes"]: row for row in answers.get(i, {}).get("rows", [])}
-        for i in range(len(questions))
-    ]
+    parsed = map(json.loads, output.getvalue().splitlines())
+    advice = {answer["id"]: answer.get("advice") or {} for answer in parsed}
+    return {
+        question: {row["nodes"]: row for row in advice.get(i, {}).get("rows", [])}
+        for i, question in enumerate(questions)
+    }
 
 
 def _options(case: Case, count: int) -> list[str]:
@@ -209,24 +230,19 @@ def _size(case: Case, count: int) -> str:
     return f"--gpus={count} --cpus-per-gpu=8" if case.program.gpus else f"--nodes={count}"
 
 
-def add(
-    scores: Mapping[tuple[str, str, str], Score],
-    case: Case,
-    answers: Sequence[Mapping[int, Mapping[str, float]]],
-) -> None:
+def add(scores: Mapping[tuple[str, str, str], Score], case: Case, answers: Answers) -> None:
     """Score the product and its peers on one case."""
-    said = {sizes: rows for (_, sizes, _), rows in zip(case.asked, answers, strict=True)}
 
     def of(method: str) -> Score:
         return scores[case.program.source, case.protocol, method]
 
-    for (nodes, _, time_s), rows in zip(case.asked, answers, strict=True):
-        row = rows.get(nodes)
+    for nodes, sizes, time_s in case.asked:
+        row = answers[nodes, sizes].get(nodes)
         of("NIMO").errors.append(abs(row["time_s"] / time_s - 1) if row else 1.0)
         of("NIMO").inside.append(row is not None and row["low_s"] <= time_s <= row["high_s"])
         if row:
             of("NIMO").widths.append(row["high_s"] / row["low_s"])
-    _choose(of("NIMO"), case, lambda n, one: said[one][n]["time_s"] if n in said[one] else math.inf)
+    _choose(of("NIMO"), case, partial(_advised, case, answers))
     for method, fit in PEERS.items():
         predict = fit(case.history)
         score = of(method)
@@ -234,15 +250,24 @@ def add(
         _choose(score, case, predict)
 
 
+def _advised(case: Case, answers: Answers, nodes: int, sizes: Sizes) -> float:
+    """Run time that the product names for a count; infinite where it names none."""
+    largest = _largest_asked(case, sizes)
+    row = answers[largest, sizes].get(nodes) or answers[nodes, sizes].get(nodes)
+    return row["time_s"] if row else math.inf
+
+
+def _largest_asked(case: Case, sizes: Sizes) -> int:
+    return max(n for n, asked, _ in case.asked if asked == sizes)
+
+
 def _choose(score: Score, case: Case, predict: Predict) -> None:
     """Score the choice of a count for each set of sizes that was asked of."""
-    if case.protocol == "both":
-        return
-    for sizes in sorted({one for _, one, _ in case.asked}):
-        truth = {n: median(own) for n, own in case.program.times[sizes].items()}
-        if len(truth) < CHOICE:
-            continue
-        chosen = min(truth, key=lambda n: n * predict(n, sizes) ** 2)
+    for sizes, truth in case.choices():
+        costs = {n: n * predict(n, sizes) ** 2 for n in truth}
+        chosen = min(costs, key=costs.__getitem__)
+        if math.isinf(costs[chosen]):
+            chosen = _largest_asked(case, sizes)
         best = min(n * time_s**2 for n, time_s in truth.items())
         score.costs.append(chosen * truth[chosen] ** 2 / best)
 
