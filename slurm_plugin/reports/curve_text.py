@@ -321,10 +321,11 @@ def curve_table(
         cols.Column("observed", "observed", lambda i: nodes[i] in had, worth=cols.ON_REQUEST),
         cols.Column(
             "as_asked_s",
-            "as asked for",
+            "runs there took",
             lambda i: round(seen[nodes[i]].time_s, 1) if nodes[i] in seen else None,
             cols.SECONDS,
             worth=4 if prediction.asked else cols.ON_REQUEST,
+            meaning="median run time of the jobs that asked for this count",
         ),
         cols.Column(
             "runs",

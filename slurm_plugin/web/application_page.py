@@ -444,7 +444,7 @@ def _table(
         *(Column(_AMOUNTS[j], titles[j], taken_of(j), AMOUNT) for j in known),
         Column("efficiency", "efficiency", efficiency, SHARE),
         Column("limit_s", "limit", lambda i: limits_s.get(prediction.nodes[i]) or None, SECONDS),
-        text_column("said", "as asked for" if asked else "verdict", value=said),
+        text_column("said", "runs there took" if asked else "verdict", value=said),
     ]
     return Table(
         columns,

@@ -87,7 +87,7 @@ def test_parsable():
         .split("\n")
     )
     assert lines[:2] == [
-        "nodes|run time|at least|at most|verdict|kWh|cost|g CO2e|observed|as asked for",
+        "nodes|run time|at least|at most|verdict|kWh|cost|g CO2e|observed|runs there took",
         "1|3600|3240|3960|reliable||||1|3600",
     ]
     assert lines[-1].endswith("|reliable||||0|")
@@ -253,7 +253,7 @@ def test_what_another_count_does_stands_apart_from_what_jobs_on_it_took():
     nodes, time, unit, *_, as_asked, hours, _ = next(row for row in rows(text) if row[0] == "2")
     assert (nodes, as_asked, hours) == ("2", "2", "h")
     assert (float(time) < 60, unit) == (True, "min")
-    assert "as asked for" not in curve_text.render(recorded())
+    assert "runs there took" not in curve_text.render(recorded())
 
 
 def test_at_length_the_engine_is_named_and_what_differs_from_run_to_run():
