@@ -133,9 +133,9 @@ def _limits_text(limits: LimitUse, *, own: bool) -> str:
     """Say how far limits are above the need, and what that costs in waits."""
     times = rounded(limits.ratio)
     line = (
-        f"limits: half of the jobs asked for {times} times what they took or more, and "
-        f"{limits.far} of {count(limits.starts, 'job')} for over {FAR:g} times the longest before. "
-        f"That costs waits, no node-hours.{_waits_text(limits.waits)} "
+        f"limits: half of the jobs asked for at least {times} times what they took; "
+        f"{limits.far} of {count(limits.starts, 'job')} asked for over {FAR:g} times the longest "
+        f"run before. That costs waits, not node-hours.{_waits_text(limits.waits)} "
         "'nimo-advise JOBSCRIPT' names a limit"
     )
     return f"{line}." if own else f"{line}; 'nimo replay --limits' shows what shorter ones bring."
@@ -146,14 +146,14 @@ def _waits_text(waits: LimitWaits | None) -> str:
     if waits is None:
         return ""
     if waits.saved < _LEAST_SAVED:
-        saved = "no wait shorter"
+        saved = "would have made no wait shorter"
     else:
-        ends = f"{duration_text(waits.shorter_wait_s)} in place of {duration_text(waits.wait_s)}"
-        saved = f"waits {percent(waits.saved)} shorter ({ends})"
+        ends = f"{duration_text(waits.shorter_wait_s)} instead of {duration_text(waits.wait_s)}"
+        saved = f"would have made waits {percent(waits.saved)} shorter ({ends})"
     starts = count(waits.shorter, "start")
     return (
-        f" In a replay of the queue {starts} with {LIMIT_MARGIN:g} times the longest before "
-        f"as limit made {saved}."
+        f" Limits of {LIMIT_MARGIN:g} times the longest run before, for {starts}, {saved}: the "
+        "queue was replayed with them."
     )
 
 

@@ -121,12 +121,14 @@ def _answers(counts: Counts) -> str:
     total = sum(counts.bins)
     if not total:
         return "none to submissions yet"
-    half, most = (_within(counts, share * total) for share in (0.5, 0.99))
-    return f"to {count(total, 'submission')}: half {half}, 99 % {most}"
+    half = _within(counts, 0.5 * total, "half", "over half")
+    most = _within(counts, 0.99 * total, "99 %", "over 1 %")
+    return f"to {count(total, 'submission')}: {half}, {most}"
 
 
-def _within(counts: Counts, number: float) -> str:
+def _within(counts: Counts, number: float, share: str, others: str) -> str:
+    """Say within what time a share of answers came, or that the others took longer than counted."""
     for bound_s, so_far in zip(counts.bounds_s, accumulate(counts.bins), strict=False):
         if so_far >= number:
-            return f"within {bound_s * 1000:g} ms"
-    return f"in more than {counts.bounds_s[-1] * 1000:g} ms"
+            return f"{share} within {bound_s * 1000:g} ms"
+    return f"{others} took more than {counts.bounds_s[-1] * 1000:g} ms"

@@ -242,7 +242,11 @@ def test_tables_of_another_release_are_counted():
         ([0, 0, 0], "none to submissions yet"),
         ([99, 1, 0], "to 100 submissions: half within 0.5 ms, 99 % within 0.5 ms"),
         ([1, 1, 0], "to 2 submissions: half within 0.5 ms, 99 % within 20 ms"),
-        ([0, 0, 1], "to 1 submission: half in more than 20 ms, 99 % in more than 20 ms"),
+        ([9, 0, 1], "to 10 submissions: half within 0.5 ms, over 1 % took more than 20 ms"),
+        (
+            [0, 0, 1],
+            "to 1 submission: over half took more than 20 ms, over 1 % took more than 20 ms",
+        ),
     ],
 )
 def test_how_long_answers_take(bins, words):

@@ -76,11 +76,11 @@ bob          110              81   75 %               52  36 to 69  idle CPUs
 idle CPUs: ask for fewer: 'nimo-advise JOBSCRIPT' says how many.
 failed again: jobs that fail again and again: 'nimo why JOBID' shows the end of
 the output; look there before the next try.
-limits: half of the jobs asked for 10 times what they took or more, and 18 of 20
-jobs for over 3 times the longest before. That costs waits, no node-hours. In a
-replay of the queue 14 starts with 1.2 times the longest before as limit made no
-wait shorter. 'nimo-advise JOBSCRIPT' names a limit; 'nimo replay --limits'
-shows what shorter ones bring.
+limits: half of the jobs asked for at least 10 times what they took; 18 of 20
+jobs asked for over 3 times the longest run before. That costs waits, not
+node-hours. Limits of 1.2 times the longest run before, for 14 starts, would
+have made no wait shorter: the queue was replayed with them. 'nimo-advise
+JOBSCRIPT' names a limit; 'nimo replay --limits' shows what shorter ones bring.
 """
     )
 
