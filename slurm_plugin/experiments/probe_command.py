@@ -133,10 +133,10 @@ def _measure_once(args: argparse.Namespace, config: Config, members: Sequence[Me
             return 0
         gathered = Collector(members, settings, key=_key(config.probes)).measure_now()
         store.probes.add(gathered.probes)
-        for error in gathered.unreachable:
-            _log.warning("sensor %s", error)
         if not gathered.probes:
             raise ProbeError(f"no sensor answered: {'; '.join(gathered.unreachable)}")
+        for error in gathered.unreachable:
+            _log.warning("sensor %s", error)
         _print(newest(gathered.probes), args)
         return 0
 

@@ -186,7 +186,7 @@ def _measure(args: argparse.Namespace, config: Config) -> list[NodeProfile]:
         open_store(config, create=True) as store,
         _network(args, config) as (host, port),
         progress("measuring") as report,
-        ThreadPoolExecutor(max_workers=max(1, args.at_once)) as pool,
+        ThreadPoolExecutor(max_workers=args.at_once) as pool,
     ):
         own = config.benchmarks
         given = {name: getattr(own, name) for name in _OF_PLAN}

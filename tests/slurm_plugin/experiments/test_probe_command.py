@@ -101,8 +101,10 @@ def test_a_sensor_that_is_away_is_named_and_the_others_are_retained(store, senso
     (port,) = free_ports(1)
     assert "alone" in nimo(capsys, "--host", sensor, "--host", f"gone=127.0.0.1:{port}")
     assert "sensor gone: Connection refused" in caplog.text
+    caplog.clear()
     assert main(["probe", "--host", f"gone=127.0.0.1:{port}"]) == 69
     assert "no sensor answered: gone: Connection refused" in capsys.readouterr().err
+    assert not caplog.text  # it is said once
 
 
 def test_following_stores_what_comes_until_it_is_stopped(store, sensor):
