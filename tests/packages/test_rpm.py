@@ -80,12 +80,16 @@ def test_it_holds_all_that_a_site_needs():
     assert [path for path in held if ".build-id" in path] == []
 
 
-@whole
 @pytest.mark.skipif(shutil.which("rpmlint") is None, reason="rpmlint is not installed")
-def test_rpmlint_finds_no_error():
+@pytest.mark.parametrize("path", [SPEC, pytest.param(WHOLE, marks=whole)], ids=["spec", "whole"])
+def test_rpmlint_finds_no_error(path):
     filters = stage.PROJECT / "packages" / "rpm" / "rpmlint.toml"
     done = subprocess.run(
-        ["rpmlint", "-c", filters, WHOLE], capture_output=True, text=True, check=False
+        ["rpmlint", "-c", filters, path],
+        cwd=stage.PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout
     assert " E: " not in done.stdout
