@@ -33,10 +33,10 @@ def wait_tables(report: OutcomeReport) -> Iterator[Table]:
             (
                 text_column("who", kind),
                 Column("jobs", "jobs"),
-                Column("median_s", "half wait at most", as_text=SECONDS),
-                Column("most_s", "9 in 10 wait at most", as_text=SECONDS),
+                Column("median_s", "median wait", as_text=SECONDS),
+                Column("most_s", "9 in 10 within", as_text=SECONDS),
                 Column("trend", "change", trend, derived=True),
-                Column("before_median_s", "half, before", as_text=SECONDS, on_page=False),
+                Column("before_median_s", "median, before", as_text=SECONDS, on_page=False),
                 Column("before_most_s", "9 in 10, before", as_text=SECONDS, on_page=False),
             ),
             [row for row in report.group_waits if row.kind == kind],

@@ -81,7 +81,8 @@ def _figures(report: OutcomeReport) -> Iterator[Figure]:
         yield _saving(what, saved, jobs)
     if waits := [week for week in report.weeks if week.wait_s is not None]:
         newest, before = waits[-_NEWEST:], waits[:-_NEWEST]
-        note = f"last {count(len(newest), 'week')}, all jobs"
+        period = f"last {len(newest)} weeks" if len(newest) > 1 else "one week"
+        note = f"{period}, all jobs"
         if before:
             note += f"; {duration_text(_mean_wait_s(before))} before"
         yield Figure("Mean wait", duration_text(_mean_wait_s(newest)), note)

@@ -39,6 +39,8 @@ saved_replay = site.saved_replay
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 NAMES = ["overview", "mine", "applications", "application", "decisions"]
 NAMES += ["decision", "queue", "savings", "report", "replay"]
+#: Users, accounts and partitions of the page of savings: the last wait longest.
+QUEUES = [("ada", "physics", "batch"), ("carol", "physics", "gpu"), ("bob", "bio", "gpu")]
 WIDTH, HEIGHT, COLOURS = 1100, 1150, 256
 
 
@@ -156,13 +158,20 @@ def _of_weeks(ask, folder):
     """Make the page of savings of a quarter: the demo's jobs are all of one day."""
     url = f"sqlite:///{folder}/weeks.db"
     rng = Random(7)
-    site.add_weeks(
-        url,
-        weeks=12,
-        each=5,
-        elapsed_s=lambda _: round(1000 * rng.lognormvariate(0, 0.12)),
-        wait_s=lambda number: round(rng.expovariate(1 / (400 + 10 * number))),
-    )
+    for place, (user, account, partition) in enumerate(QUEUES):
+        site.add_weeks(
+            url,
+            weeks=12,
+            each=5,
+            elapsed_s=lambda _: round(1000 * rng.lognormvariate(0, 0.12)),
+            wait_s=lambda number, place=place: round(
+                rng.expovariate(1 / ((1 + place) * (400 + 10 * number)))
+            ),
+            start=1000 * place,
+            user=user,
+            account=account,
+            partition=partition,
+        )
     root = {"peer": site.Peer(uid=0), "user": "root", "visibility": PrivateDataRules()}
     return ask("/savings", of=Config(store=url, cluster="pine"), **root).text
 

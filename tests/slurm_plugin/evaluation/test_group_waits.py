@@ -119,15 +119,15 @@ def test_tables_give_each_figure_once_for_all_forms():
     report = report_of(jobs)
     table = find(sheets_of(report, {}), "account_waits")
     assert table.text(width=80).splitlines() == [
-        "account  jobs  half wait at most  9 in 10 wait at most         change",
-        "physics    14                1 h                   2 h  53 min longer",
+        "account  jobs  median wait  9 in 10 within         change  median, before",
+        "physics    14          1 h             2 h  53 min longer           1.1 h",
     ]
     assert table.csv().splitlines() == [
         "who,jobs,median_s,most_s,before_median_s,before_most_s",
         "physics,14,3600,7200,4000,4000",
     ]
     assert table.parsable().splitlines()[0] == (
-        "account|jobs|half wait at most|9 in 10 wait at most|half, before|9 in 10, before"
+        "account|jobs|median wait|9 in 10 within|median, before|9 in 10, before"
     )
 
 
