@@ -1,5 +1,4 @@
 import json
-import shutil
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
@@ -341,28 +340,27 @@ class ConstantWork:
 
 
 @pytest.fixture
-def added(use, tmp_path, monkeypatch):
-    """A copy of the learned site, with a new file beside the models and its name in nimo.yaml."""
+def added(tmp_path, monkeypatch):
+    """A store of an application, a new file beside the models and its name in the settings."""
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "constant_work.py").write_text(MODEL)
     monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path / "models")])
-    site = replace(use, folder=tmp_path / "site")
-    shutil.copytree(use.folder, site.folder)
-    # Another test's nimod answers for the site that was copied, not for this one.
-    moved = {str(use.folder): str(site.folder), str(use.socket): str(tmp_path / "nimod.sock")}
-    text = use.config.read_text()
-    for before, after in moved.items():
-        text = text.replace(before, after)
-    site.config.write_text(f"{text}\nfit:\n  model: constant_work\n")
-    monkeypatch.setenv("NIMO_CONFIG", str(site.config))
-    monkeypatch.chdir(site.folder)
-    return site
+    url = f"sqlite:///{tmp_path / 'nimo.db'}"
+    with Store.open(url) as store:
+        for number in range(5):
+            slower = 1 + number / 100
+            store.runs.add(
+                replaced(run, job_id=10 * number + run.nodes, elapsed_s=400.0 * slower / run.nodes)
+                for run in scaling_runs()
+            )
+    (tmp_path / "nimo.yaml").write_text(f"store: {url}\nfit: {{model: constant_work}}\n")
+    monkeypatch.setenv("NIMO_CONFIG", str(tmp_path / "nimo.yaml"))
 
 
 def test_an_added_model_predicts(added, capsys):
     assert main(["fit", "--workers", "1"]) == 0
     capsys.readouterr()
-    assert main(["predict", "wrf-d02", "--json"]) == 0
+    assert main(["predict", "solve", "--json"]) == 0
     (table,) = json.loads(capsys.readouterr().out)
     assert table["model"] == "constant_work"
     times = dict(zip(table["nodes"], table["median_s"], strict=True))
