@@ -218,7 +218,8 @@ def of_text(text: str) -> Answer:
     """Read count, limit and run time from the text that `nimo-advise` prints."""
     said = " ".join(text.split())
     about = re.search(r"(?:About|about) ([\d:]+ ?(?:s|min|h|d)?) on (\d+) (\w+)", said)
-    lines = " ".join(line for line in text.splitlines() if line.startswith("#SBATCH"))
+    # A job of --wrap is named options, others lines for the script.
+    lines = " ".join(line for line in text.splitlines() if line.startswith(("#SBATCH", "--")))
     return Answer(
         count=counted(int(about[2]), unit_of(about[3])) if about else "",
         note=f"({about[1]})" if about else "",
