@@ -33,6 +33,7 @@ from predictor.tables.kinds import kind_of_runs
 from predictor.tables.learned import learned
 from predictor.tables.of_family import of_family
 from predictor.tables.of_node_types import SumsByType
+from predictor.tables.of_other_commands import of_other_commands
 from predictor.tables.samples import ended_runs, sample_of, samples_of
 from predictor.tables.settings import TableSettings
 from predictor.tables.split import Axis, axis_of, on_axis
@@ -113,6 +114,9 @@ def tables_of(
     runs = _GroupedRuns(whole, axis.unit, names, groups, had, to_limit, sums, family, by_model)
     shown = _fitted(runs, settings, records or {})
     if level not in CURVE_LEVELS:  # no job is changed for what a user or a job name is like
+        whole_table = shown[0].table
+        if level is KeyLevel.NAME and family is None and whole_table is not None:
+            shown[0] = replace(shown[0], table=of_other_commands(whole_table, finished))
         return shown
     alone = replace(settings, pooled=built_in())
     acting = _fitted(runs, alone, {one.key: one.record for one in shown})
