@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -61,13 +62,20 @@ def newer(deb, folder):
     return made
 
 
-@pytest.fixture
-def system(tmp_path):
+@contextmanager
+def copied_system(folder):
+    """Copy the system for as long as the context lasts; skips the test where that cannot be."""
     try:
-        with system_copy(tmp_path) as made:
+        with system_copy(folder) as made:
             yield made
     except NoSystemError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def system(tmp_path):
+    with copied_system(tmp_path) as made:
+        yield made
 
 
 def files(deb):
@@ -204,10 +212,18 @@ prepare(DemoSite(folder, folder / "unused.sock"), user="ada", now_s=time.time(),
 """
 
 
-@pytest.fixture
-def site(deb, system):
+@pytest.fixture(scope="module")
+def site(deb, tmp_path_factory):
     """Give a site as the package makes it: store and configuration are nimo's alone."""
-    install(system, deb)
+    with copied_system(tmp_path_factory.mktemp("site")) as system:
+        install(system, deb)
+        with serving(system):
+            yield system
+
+
+@contextmanager
+def serving(system):
+    """Make a store and settings of nimo's; nimod serves them for as long as the context lasts."""
     system.run("useradd", "--create-home", "ada")
     python = stage.HOME / "bin" / "python3"
     if not WHOLE:  # the interpreter that the tests borrow may be in somebody's home
@@ -229,7 +245,7 @@ def site(deb, system):
         system.run("cp", "-r", "/var/lib/nimo/demo", "/home/ada/demo")
         system.run("rm", "-rf", "/home/ada/demo/bin", "/home/ada/demo/nimo.yaml")
         system.run("chown", "-R", "ada", "/home/ada/demo")
-        yield system
+        yield
     finally:
         system.run("kill", pid)
 
