@@ -319,8 +319,7 @@ def _every_option(scene: Comparison, weighed: Sequence[Option]) -> list[Option]:
     table, asked = scene.table, scene.asked
     counts = {n for n in table.nodes if n <= scene.supply.most}
     counts = {n for n in counts if verdict_at(table, n) is not Verdict.REFUSED}
-    known = covers(table, asked) and not counting.is_otherwise(table)
-    if not counts and (weighed or not known):
+    if not counts and (weighed or not _has_own_row(scene)):
         return list(weighed)
     if asked not in counts and not covers(table, asked):
         scene = scene.with_asked(min(counts, key=lambda n: abs(n - asked)))
@@ -328,6 +327,14 @@ def _every_option(scene: Comparison, weighed: Sequence[Option]) -> list[Option]:
     options = scene.options(scene.question.side_by_side(predictions))
     own = {option.nodes: option for option in weighed}
     return [own.pop(option.nodes, option) for option in options] + list(own.values())
+
+
+def _has_own_row(scene: Comparison) -> bool:
+    """Whether a heterogeneous job, whose count stays, has a row from its first run on."""
+    table = scene.table
+    if not table.layout.shape or scene.supply.total == 0:
+        return False
+    return covers(table, scene.asked) and not counting.is_otherwise(table)
 
 
 def limits_to_ask(option: Option, request: Request) -> TimeLimits | None:
