@@ -96,7 +96,7 @@ def test_moldable_jobs_are_changed_and_the_others_are_not(shown):
     assert all("set --nodes=" in row for row in rows if "-N 2" in row)
     # Waits of jobs like these are on record, so that the benefit has them.
     assert re.search(
-        r"NIMO changed the node count of .* jobs: on average each ended .* sooner",
+        r"NIMO changed the node count of .* jobs\. On average each ended .* sooner",
         shown.replace("\n", " "),
     )
 
