@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from tests.end_to_end.test_policy import tables, with_tails
+from tests.end_to_end.test_policy import tables
 from tests.processes import LONGEST_WAIT_S, wait_until
+from tests.slurm_plugin.made import with_tails
 
 #: Options of jobs whose count NIMO chooses.
 CHOSEN = {

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from predictor.prediction_table import Tail
 from predictor.stored_table import decode, encode
 from sacct_ingest.store import Store
 from tests.end_to_end.site import PACE_S
 from tests.processes import wait_until
-from tests.slurm_plugin.made import amdahl, table
+from tests.slurm_plugin.made import amdahl, table, with_tails
 
 #: What a job says that leaves its node count open; Slurm alone would give it one.  It has whole
 #: nodes, so that a queue makes them dear.
@@ -106,17 +105,6 @@ def test_a_burst_between_two_snapshots_is_reckoned_with(enforcing):
     waiting = [d.nodes or 0 for d in decisions if d.wait_s != 0.0]
     assert len(waiting) >= 40
     assert waiting == sorted(waiting, reverse=True)
-
-
-def with_tails(low, high):
-    """Let the two quantiles that limits are made of be so many times the median."""
-
-    def change(recorded):
-        shares = ((0.9, low), (0.99, high))
-        made = tuple(Tail(s, tuple(factor * t for t in recorded.median_s)) for s, factor in shares)
-        return replace(recorded, tails=made)
-
-    return change
 
 
 def keeps_limit(site):

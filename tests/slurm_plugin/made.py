@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from predictor.prediction_table import PredictionTable
+from predictor.prediction_table import PredictionTable, Tail
 from predictor.problems import Problem
 from predictor.stored_table import encode
 from predictor.types import Point, Verdict
@@ -24,6 +24,19 @@ def amdahl(serial_s: float, parallel_s: float) -> Callable[[int], float]:
 
 #: T(n) = 100 + 3600/n seconds.
 AMDAHL = amdahl(100.0, 3600.0)
+
+
+def with_tails(low: float, high: float) -> Callable[[PredictionTable], PredictionTable]:
+    """Let the two quantiles that limits are made of be so many times the median."""
+
+    def change(recorded: PredictionTable) -> PredictionTable:
+        factors = ((0.9, low), (0.99, high))
+        tails = [
+            Tail(share, tuple(factor * t for t in recorded.median_s)) for share, factor in factors
+        ]
+        return replace(recorded, tails=tuple(tails))
+
+    return change
 
 
 def table(

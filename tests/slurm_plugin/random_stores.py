@@ -2,13 +2,17 @@
 
 import fcntl
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from math import exp
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from predictor.prediction_table import PredictionTable
 from predictor.refit import refit
+from predictor.stored_table import decode, encode
 from predictor.tables.settings import TableSettings
 from sacct_ingest.job_run import JobRun
 from sacct_ingest.records import JobState
@@ -153,3 +157,15 @@ def filled(folder: Path, seed: int, **settings: Any) -> Path:
                 refit(store, now_s=NOW, settings=TableSettings(**settings))
             made.rename(path)
     return path
+
+
+def changed(path: Path, folder: Path, change: Callable[[PredictionTable], PredictionTable]) -> Path:
+    """Copy a store into a folder, with all its prediction tables changed."""
+    copied = folder / path.name
+    shutil.copy(path, copied)
+    with Store.open(str(copied)) as store:
+        rows = store.fits.all()
+        tables = [change(decode(row.payload)) for row in rows]
+        fits = [replace(row, payload=encode(t)) for row, t in zip(rows, tables, strict=True)]
+        store.fits.replace(fits)
+    return copied

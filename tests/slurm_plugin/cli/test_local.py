@@ -323,7 +323,7 @@ def test_the_report_counts_the_counts_that_a_nimod_changed(login, capsys):
     path.write_text(json.dumps(rows))
     assert nimo(["report", "--local"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "NIMO changed the node count of 1 job: it ran 13 min longer (12 min to 14 min)" in told
+    assert "NIMO changed the node count of 1 job. It ran 13 min longer (12 to 14 min)" in told
     assert "guard" not in told  # no wait was promised
 
 

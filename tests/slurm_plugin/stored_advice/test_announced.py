@@ -26,7 +26,7 @@ from slurm_plugin.store_access import last_runs
 from slurm_plugin.stored_advice.advise import tables_like
 from slurm_plugin.stored_advice.usual_job import usual_job
 from tests.slurm_plugin import random_stores
-from tests.slurm_plugin.made import NOW
+from tests.slurm_plugin.made import NOW, with_tails
 from tests.slurm_plugin.random_stores import CPUS, GPUS, NODES
 
 RANGES = {
@@ -134,6 +134,26 @@ def test_who_only_advises_announces_nothing(of_all_workers):
 def limit_of(advice):
     found = re.search(r"--time=(\S+)", advice.time_directive)
     return parse_time_limit(found[1]) // 60 if found else None
+
+
+@pytest.mark.parametrize(("minutes", "tails"), [(DAY_MIN, (1.2, 2.0)), (240, (3.0, 6.0))])
+def test_limits_of_tables_with_tails_are_those_of_advice(minutes, tails, of_all_workers, tmp_path):
+    """As many as runs enough would support, on counts that stay and on others."""
+    floor = ceil(TimeLimit().least_share * minutes)
+    kept, changed = 0, 0
+    for seed in random_stores.SEEDS:
+        path = random_stores.filled(of_all_workers, seed)
+        path = random_stores.changed(path, tmp_path, with_tails(*tails))
+        for job, advice, answer, row, _ in submitted(
+            path, Mode.ENFORCE, learn=False, time=str(minutes)
+        ):
+            if answer.set is None or row.nodes != advice.nodes or answer.set.time_limit is None:
+                continue
+            assert answer.set.time_limit == max(limit_of(advice), floor), job
+            kept += row.action == "keep"
+            changed += row.action == "set"
+    assert kept > 3
+    assert changed > 3
 
 
 def test_what_sbatch_sets_and_nimo_why_says_is_the_advice(tmp_path_factory):
