@@ -109,7 +109,7 @@ def _pages(ask, application, job, config, replay):
         *("/", "/mine", "/applications", application, "/decisions"),
         *(f"/decision?id={job}", "/queue", "/savings", "/report", "/replay"),
     )
-    fine = ["nimod 0.2.0 answers", "nimod read the cluster's state 3 s ago"]
+    fine = ["nimod 0.3.0 answers", "nimod read the cluster's state 3 s ago"]
     fine += ["accounting read 12 min ago", "fitted 41 min ago"]
     now_s = time.time()
     start = {"start_s": now_s + 4000, "low_s": now_s + 900, "high_s": now_s + 9000}
