@@ -317,6 +317,8 @@ rule count:
     output: out/b.n
     jobid: 3
 Shell command: wc -l <raw >out/b.n
+
+This was a dry-run (flag -n). The order of jobs does not reflect the order of execution.
 """
 FAST = """
 storages: {{home: {{path: {work}/home}}, far: {{path: {work}/far}}}}
