@@ -15,7 +15,7 @@ _RULE = re.compile(r"^ *(?:local)?(?:rule|checkpoint) (\w+):$", re.MULTILINE)
 #: What ends the text of a job in a dry run: the next one with its time, or what is said of it.
 _NEXT = re.compile(
     r"\n\s*\n(?= *(?:local)?(?:rule|checkpoint) \w+:$)|\n(?= *\[\w{3} \w{3} +\d+ [\d:]+ \d+\])"
-    r"|\n(?=Job stats:|Would remove |DAG of jobs will be updated)|\s*\Z",
+    r"|\n(?=Job stats:|Would remove |DAG of jobs will be updated|This was a dry-run)|\s*\Z",
     re.MULTILINE,
 )
 _KEY = re.compile(r"^ +([a-z-]+): (.*)$", re.MULTILINE)

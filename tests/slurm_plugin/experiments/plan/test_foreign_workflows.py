@@ -97,6 +97,17 @@ def test_a_dry_run_of_snakemake_has_files_and_commands(site):
     assert flow.files["out-report-txt"].deliver == "home"
 
 
+def test_the_line_that_ends_a_dry_run_is_of_no_command(site):
+    """Where no statistics stand between, too."""
+    dry = site.parent / "dry.txt"
+    text = (DATA / "snakemake-9.txt").read_text()
+    last_command = text.index("echo done")
+    jobs = text[text.index("\n[Mon") : text.index("\n[Mon", last_command)]
+    dry.write_text(f"{jobs}\nThis was a dry-run (flag -n).\n")
+    flow = parse(text_of(dry, site), name="dry")
+    assert flow.tasks["merge-1"].command.endswith("echo done")
+
+
 def test_files_that_are_not_there_yet_are_as_large_as_what_their_task_reads(site):
     folder = site.parent / "flow"
     (folder / "in").mkdir(parents=True)
