@@ -103,7 +103,7 @@ def run_line(store, run):
 
 
 def answers(path):
-    """Give the size and the run times that each application's usual job is told.
+    """Give the count and the run times that nimo-advise predicts for each application's usual job.
 
     Intervals, and with them limits and verdicts, lean on the record of all that a store knows.
     """

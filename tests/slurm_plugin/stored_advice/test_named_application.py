@@ -1,4 +1,4 @@
-"""Who names an application is told what nimo-advise says of its usual job: random stores."""
+"""nimo-advise --application gives the advice on the application's usual job: random stores."""
 
 import io
 import json
