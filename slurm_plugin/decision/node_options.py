@@ -142,10 +142,11 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def price(self) -> float:
-        """Delay of others for each node and second: q p/N."""
+        """Delay of others for each node and second: q p/N; without nodes, as with one."""
         supply = self.supply
+        nodes = max(supply.total, 1)
         waiting = supply.waiting + supply.waiting_mean / 2 + 2
-        return self.rules.policy.price * waiting * supply.part / supply.total
+        return self.rules.policy.price * waiting * supply.part / nodes
 
     @property
     def hurries(self) -> bool:

@@ -332,7 +332,7 @@ def _every_option(scene: Comparison, weighed: Sequence[Option]) -> list[Option]:
 def _has_own_row(scene: Comparison) -> bool:
     """Whether a heterogeneous job, whose count stays, has a row from its first run on."""
     table = scene.table
-    if not table.layout.shape or scene.supply.total == 0:
+    if not table.layout.shape:
         return False
     return covers(table, scene.asked) and not counting.is_otherwise(table)
 

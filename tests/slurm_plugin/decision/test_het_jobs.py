@@ -19,7 +19,7 @@ from slurm_plugin.slurm.job_request import Submitter, job_fields, make_job
 from slurm_plugin.stored_advice.usual_job import usual_job
 from tests.predictor.rows import row
 from tests.slurm_plugin.decision.submitting import advisor, submit
-from tests.slurm_plugin.made import NOW
+from tests.slurm_plugin.made import NOW, cluster, idle, partition
 
 SCRIPT = "#!/bin/sh\nsrun ./solve\n"
 TAG = "--comment=nimo:app=solve"
@@ -153,3 +153,11 @@ def test_a_queue_has_one_record_for_each_job_and_no_node_less(seed):
         assert one.size == (
             sum(j.nodes for j in jobs if j.het_id == one.het_id) if one.het_id else one.nodes
         )
+
+
+def test_a_partition_that_lost_its_nodes_leaves_the_run_time():
+    made = advisor(tables=tables((1, 1), (2, 2)), look=cluster(partition(idle(0), nodes=0)))
+    advice = made.advise(asked(*ALIKE), now_s=NOW)
+    assert [option.nodes for option in advice.rows] == [3]
+    answer, _ = submit(made, asked(*ALIKE))
+    assert (answer.action, answer.set) == ("keep", None)
