@@ -201,8 +201,8 @@ def _axis_and_family(
 ) -> tuple[Axis, Family | None]:
     """Choose what is counted, and the numbers that run times go by.
 
-    What a job name or a user has in common is counted in nodes, whatever the layouts, unless CPUs
-    or GPUs and numbers together say what run times are.
+    What a job name or a user has in common is counted whatever the layouts: in nodes, unless all
+    runs of a name have a size in the unit that its curves would have.
 
     unsized: run times go by no number.
     """
@@ -210,8 +210,9 @@ def _axis_and_family(
     family = None if unsized else _family(level, axis, finished, before)
     if level in CURVE_LEVELS or (family is not None and axis.unit is not Unit.NODES):
         return axis, family
-    nodes = Axis(Unit.NODES, {})
-    return nodes, None if unsized else _family(level, nodes, finished, before)
+    of_name = level is KeyLevel.NAME and all(map(axis.unit.size_of, finished))
+    any_layout = Axis(axis.unit if of_name else Unit.NODES, {})
+    return any_layout, None if unsized else _family(level, any_layout, finished, before)
 
 
 def _family(

@@ -7,6 +7,8 @@ from predictor.prediction_table import PredictionTable
 from predictor.table import at, covers, verdict_at
 from predictor.types import Verdict
 from sacct_ingest.runs.layout import Each, Layout, Unit
+from slurm_plugin.decision.allowed_counts import is_otherwise
+from slurm_plugin.decision.request import Request
 from slurm_plugin.protocol.advice_messages import LayoutRow
 
 
@@ -96,3 +98,12 @@ def _on_each_node(layout: Layout) -> list[tuple[str, float]]:
 
 def _some(name: str, count: float) -> list[tuple[str, float]]:
     return [(name, count)] if count else []
+
+
+def ran_so(table: PredictionTable, request: Request) -> bool:
+    """Whether runs laid out as a job had its count of nodes, or are a guess whatever the count."""
+    if is_otherwise(table):
+        return False
+    counted_otherwise = table.is_guess or request.unit is not Unit.NODES
+    counts = [point.nodes for point in table.observed]
+    return counted_otherwise or (request.asked or request.low) in counts

@@ -11,14 +11,13 @@ from functools import partial
 import msgspec
 
 from predictor.forecasts.transfer_time import TransferTime
-from predictor.job_table import OTHER_LAYOUT
-from predictor.prediction_table import PredictionTable
 from sacct_ingest.records import DecisionRow, Probe
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision import context_builder, messages, tickets
 from slurm_plugin.decision.advice import advice_of, may_be_pasted
+from slurm_plugin.decision.allowed_counts import is_otherwise
 from slurm_plugin.decision.answer import note_of, permitted, row_of
 from slurm_plugin.decision.bookings import Bookings
 from slurm_plugin.decision.elsewhere import (
@@ -36,11 +35,11 @@ from slurm_plugin.decision.explore import PendingTries, RecentCounts
 from slurm_plugin.decision.levers.all_levers import tag_texts, with_adjustments
 from slurm_plugin.decision.levers.lever import Surroundings
 from slurm_plugin.decision.lookup import PredictionLookup
-from slurm_plugin.decision.other_layouts import layout_rows
+from slurm_plugin.decision.other_layouts import layout_rows, ran_so
 from slurm_plugin.decision.places import Choice, is_own, is_unlike, jobs_in_places, side_by_side
 from slurm_plugin.decision.policy import Action, Decision, decide, opened_by_runs, remedies
 from slurm_plugin.decision.situation import PartitionContext, Situation
-from slurm_plugin.decision.sizes import fewest_nodes, gpu_options
+from slurm_plugin.decision.sizes import gpu_options, nodes_left_open
 from slurm_plugin.decision.soft_plans import SoftPlans
 from slurm_plugin.decision.submitted_job import may_leave
 from slurm_plugin.protocol.advice_messages import ESTIMATE_COMMENT, Advice
@@ -302,17 +301,21 @@ class DecisionService:
         return advice
 
     def _on_enough_nodes(self, job: Job, now_s: float, *, private: bool) -> Situation:
-        """Situation of a job; of tasks that take several nodes, on the fewest that hold them.
-
-        Where runs of such tasks are laid out as this job would be on one node, it is that.
-        """
+        """Situation of a job; of tasks or GPUs whose runs had several nodes, on these."""
         case = self._contexts.build(job, now_s, private=private, guess=True)
-        nodes = fewest_nodes(job, case.partition)
-        if not nodes or case.table is None or not _is_laid_out_otherwise(case.table):
+        if case.table is None or ran_so(case.table, case.request):
             return case
-        spread = msgspec.structs.replace(job, min_nodes=nodes, max_nodes=nodes)
-        other = self._contexts.build(spread, now_s, private=private, guess=True)
-        return case if other.table is None or _is_laid_out_otherwise(other.table) else other
+        alike = case
+        for nodes in nodes_left_open(job, case.partition, case.table):
+            spread = msgspec.structs.replace(job, min_nodes=nodes, max_nodes=nodes)
+            other = self._contexts.build(spread, now_s, private=private, guess=True)
+            if other.table is None or is_otherwise(other.table):
+                continue
+            if ran_so(other.table, other.request):
+                return other
+            if alike is case and is_otherwise(case.table):
+                alike = other
+        return alike
 
     def _announced(self, job: Job, advice: Advice, now_s: float, *, private: bool) -> str:
         """Say what the submission of a job as it is would make of it, if it is something else."""
@@ -490,8 +493,3 @@ class DecisionService:
             return decided
         others = self._contexts.other_partitions(case) if case.request.unit is Unit.NODES else ()
         return msgspec.structs.replace(decided, remedies=remedies(case, others, decided))
-
-
-def _is_laid_out_otherwise(table: PredictionTable) -> bool:
-    """Whether the runs of a table had another layout than the job that found it."""
-    return any(problem.name == OTHER_LAYOUT for problem in table.problems)

@@ -131,12 +131,30 @@ def nodes_for(job: ResourceRequest, table: PredictionTable, size: int, partition
     return nodes_of(job) or table.layout.nodes or -(-size // _of_node(partition, table.unit))
 
 
-def fewest_nodes(job: ResourceRequest, rules: NodeRules | None) -> int:
-    """Fewest nodes that hold all tasks of a job that names no node count; 0: one does."""
-    if rules is None or job.min_nodes is not None or not job.num_tasks:
-        return 0
-    nodes = ceil(job.num_tasks * (job.cpus_per_task or 1) / rules.node_cpus)
-    return nodes if nodes > 1 else 0
+def nodes_left_open(
+    job: ResourceRequest, rules: NodeRules | None, table: PredictionTable
+) -> list[int]:
+    """Node counts that a job may get which names tasks or GPUs in all, and no nodes.
+
+    First the fewest that hold all tasks, then those that lay it out as the runs of the table were,
+    and the one that most of these had.  Empty: it names its nodes, or one holds it.
+    """
+    tasks = job.num_tasks or 0
+    gpus = max(gpus_of(job, None)[1], 0)
+    if job.min_nodes is not None or not (tasks or gpus):
+        return []
+    counts = list[int]()
+    if rules is not None:
+        counts.append(ceil(tasks * (job.cpus_per_task or 1) / rules.node_cpus))
+    for layout in [part.layout for part in table.parts] or [table.layout]:
+        if layout.in_all or layout.each is not Each.NODE:
+            continue
+        for in_all, each in ((gpus, layout.gpus), (tasks, layout.tasks)):
+            if each and in_all % each == 0:
+                counts.append(in_all // each)
+    if table.observed:
+        counts.append(max(table.observed, key=lambda point: point.repeats).nodes)
+    return [count for count in dict.fromkeys(counts) if count > 1]
 
 
 def _of_node(partition: Partition, unit: Unit) -> int:

@@ -11,6 +11,7 @@ from predictor.tables.of_other_commands import command_interval
 from predictor.tables.parts import tables_of
 from predictor.tables.settings import TableSettings
 from sacct_ingest.records import KeyLevel
+from sacct_ingest.runs.layout import Unit
 from tests.predictor.rows import row
 
 #: Names in a test of coverage; least and largest spread between the commands of one (log); how
@@ -67,3 +68,25 @@ def test_where_no_command_is_known_nothing_changes():
     assert command_interval(rows, 0.9) is None
     made = tables_of(IdentityRuns(KeyLevel.NAME, "ann/solve", rows, 9e9), TableSettings())
     assert made[0].table.high_s[0] < 300
+
+
+def trainings(counts):
+    """Runs of several commands of one name on one node, with other numbers of GPUs."""
+    rows = []
+    for number, gpus in enumerate(counts * 3):
+        run = replace(row(1, 100 + 4000 / max(gpus, 1)), cpus=8 * max(gpus, 1), gpus=gpus or None)
+        rows.append(replace(run, line=f"command-{number % 3}", end_s=9000 * (number + 1)))
+    return rows
+
+
+def table_of_name(rows):
+    return tables_of(IdentityRuns(KeyLevel.NAME, "ann/solve", rows, 9e9), TableSettings())[0].table
+
+
+def test_a_name_whose_commands_differ_in_gpus_is_counted_in_gpus():
+    table = table_of_name(trainings((1, 2, 4, 8)))
+    assert (table.unit, table.layout.gpus) == (Unit.GPUS, None)
+
+
+def test_a_name_some_of_whose_commands_have_no_gpus_is_counted_in_nodes():
+    assert table_of_name(trainings((0, 1, 2, 4, 8))).unit is Unit.NODES
