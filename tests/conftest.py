@@ -35,8 +35,10 @@ from tests.processes import Account, Processes
 
 # How long an example takes says more about what else the machine does.
 settings.register_profile(
-    "unhurried", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+    "unhurried", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
 )
+# For who changes what an invariant is about.
+settings.register_profile("thorough", settings.get_profile("unhurried"), max_examples=600)
 settings.load_profile("unhurried")
 # Programs that a shell starts in the background ignore SIGINT, and so would those that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
