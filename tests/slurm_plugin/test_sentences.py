@@ -3,6 +3,7 @@
 import ast
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -48,6 +49,7 @@ GONE = (
 )
 
 
+@cache
 def strings(path):
     """Texts in a source: literals joined as Python joins them, templates and pages whole."""
     text = path.read_text()
