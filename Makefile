@@ -154,7 +154,7 @@ deb: $(VENV)/.developer ## the Debian package, in build/deb, for this system's P
 
 rpm: $(VENV)/.developer ## the RPM, in build/rpm
 	rm -rf build/rpm
-	rpmbuild -bb --define "project $(CURDIR)" --define "builder $(CURDIR)/$(BIN)/python" \
+	rpmbuild -bb --define "project $(CURDIR)" --define "builder $(abspath $(BIN))/python" \
 	  --define "python $(PACKAGE_PYTHON)" --define "_topdir $(CURDIR)/build/rpm" \
 	  packages/rpm/nimo-slurm.spec
 
