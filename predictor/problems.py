@@ -3,17 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One named reason not to trust a prediction, in words, with the run that would improve it."""
-
-    name: str  #: stable name, e.g. ``linear_section``
-    text: str  #: plain words for users
-    observe: int | None = None  #: node count where one more run would help most
-    beyond: int = 0  #: it is about counts from this one on, none of them run; 0: about others, too
-
-
 #: Words by stable name; a name after a colon is a variant, of which only the words are another's.
 WORDS: Final = {
     # What the observations show.
@@ -95,6 +84,16 @@ WORDS: Final = {
     "few_transfers": "{tried} past transfers were predicted to compare with; {enough} would do",
     "erratic": "past predictions were off by {error:.0%} on average",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One named reason not to trust a prediction, in words, with the run that would improve it."""
+
+    name: str  #: stable name, e.g. ``linear_section``
+    text: str  #: plain words for users
+    observe: int | None = None  #: node count where one more run would help most
+    beyond: int = 0  #: it is about counts from this one on, none of them run; 0: about others, too
 
 
 def problem(name: str, observe: int | None = None, beyond: int = 0, /, **facts: Any) -> Problem:

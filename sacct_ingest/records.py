@@ -12,6 +12,14 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
+#: Between an identity's key and the name of its part, which has a table of its own.
+PART: Final = "#part="
+#: How the jobs of `nimo lab learn` are called; all that they belong to is the application that they
+#: were made for.
+LEARNING: Final = "nimo-learn-"
+#: ``via`` of a decision that was read from its job's note, which says less.
+FROM_NOTE: Final = "note"
+
 
 class Says(Enum):
     """What a start of a job that ended in some state says of its run time, or of its memory."""
@@ -182,13 +190,6 @@ class KeyLevel(StrEnum):
     USER = "user"  #: user alone
 
 
-#: Between an identity's key and the name of its part, which has a table of its own.
-PART: Final = "#part="
-
-#: How the jobs of `nimo lab learn` are called; all that they belong to is the application that they
-#: were made for.
-LEARNING: Final = "nimo-learn-"
-
 #: Levels that mean "the same application on the same problem": only these make scaling curves.
 CURVE_LEVELS = (KeyLevel.TAG, KeyLevel.SCRIPT, KeyLevel.LINE)
 
@@ -309,10 +310,6 @@ class JobPieces(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     earlier: tuple[Start, ...] = ()
     components: tuple[Component, ...] = ()
-
-
-#: ``via`` of a decision that was read from its job's note, which says less.
-FROM_NOTE: Final = "note"
 
 
 def seconds_of(minutes: int | None) -> int | None:

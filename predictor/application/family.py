@@ -70,6 +70,19 @@ _SURELY = 2.0
 _NORMAL_SCALE = 1.4826
 #: Least weight of a member.
 _LIGHT = 0.05
+_SUM = (
+    (_LEVEL, _SERIAL_PART, _OVERHEAD_PART),
+    (_IN_WORK, _ELSEWHERE, _ELSEWHERE),
+    (_WORK, _SERIAL, _OVERHEAD),
+)
+#: Least share of the smallest size that is a constant part worth members of their own.
+_CONSTANT = 0.5
+#: What the smallest size has beyond it, as shares of what sizes differ by.
+_BEYOND_SHARES = tuple(0.01 * 2**i for i in range(9))
+#: Most constant parts between sizes that are tried.
+_BETWEEN = 4
+#: Share of squares that a regression leaves from which on a constant part is suspected.
+_SUSPECTED = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +115,6 @@ class _Prior:
     rough: float  #: standard deviation of a step over one doubling
 
 
-_SUM = (
-    (_LEVEL, _SERIAL_PART, _OVERHEAD_PART),
-    (_IN_WORK, _ELSEWHERE, _ELSEWHERE),
-    (_WORK, _SERIAL, _OVERHEAD),
-)
 _PRODUCT = _Prior((_LEVEL,), (_IN_WORK,), (_WORK_ALONE,), _ROUGH)
 _SMOOTH, _STEPPED = _Prior(*_SUM, 0.0), _Prior(*_SUM, _ROUGH)
 _STEEP = _Prior((_LEVEL,), (_IN_WORK,), (_WORK_ALONE,), _CLIFF)
@@ -116,14 +124,6 @@ _PART_BEYOND = _Prior((_LEVEL, _SERIAL_PART), (_IN_WORK, _FIXED), (_WORK, _SERIA
 #: Where counts differ, and where there is one, on which members with steps are those without.
 MEMBERS = (_PRODUCT, _SMOOTH, _STEPPED, _STEEP)
 _ON_ONE_COUNT = (_PRODUCT, _SMOOTH, _LINE)
-#: Least share of the smallest size that is a constant part worth members of their own.
-_CONSTANT = 0.5
-#: What the smallest size has beyond it, as shares of what sizes differ by.
-_BEYOND_SHARES = tuple(0.01 * 2**i for i in range(9))
-#: Most constant parts between sizes that are tried.
-_BETWEEN = 4
-#: Share of squares that a regression leaves from which on a constant part is suspected.
-_SUSPECTED = 0.9
 
 
 class _Data:

@@ -46,6 +46,8 @@ LEAST, _SIDE = 0.1, 3
 _WINDOW, _SHUFFLES = 120, 999
 #: Renewed node counts that make a curve of their own.
 _ENOUGH = 3
+#: Model of two sizes (`predictor.models.two_sizes`).
+TWO_SIZES = "two_sizes"
 
 
 def follow(runs: Sequence[Sample]) -> tuple[list[Sample], Drift | None]:
@@ -225,10 +227,6 @@ def _chance(ranked: _Ranked, observed: float) -> float:
 def _listed(numbers: Sequence[int]) -> str:
     *most, last = map(str, numbers)
     return f"{', '.join(most)} and {last}" if most else last
-
-
-#: Model of two sizes (`predictor.models.two_sizes`).
-TWO_SIZES = "two_sizes"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,14 @@ Floats = NDArray[np.float64]
 
 #: Log of the widest factor between median and end of an interval: beyond, numbers overflow.
 WIDEST = 20.0
+NINE_IN_TEN = 1.645  # two-sided 90 % of a normal distribution, in standard deviations
+#: Problems of the observations that concern every prediction.
+EVERYWHERE = frozenset({"noisy_repeats"})
+#: Problems of the observations that concern only what lies beyond their range.
+BEYOND = frozenset({"stepwise", "declining_or_anomaly"})
+#: Problems of Downey's model (ADEPT, Table 3): they concern what it predicts, and no other model.
+DOWNEY_EVERYWHERE = frozenset({"high_fitting_error"})
+DOWNEY_BEYOND = frozenset({"linear_section", "alternative_fit"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,17 +193,6 @@ def belongs(family: str, nodes: int) -> bool:
         return True
     need_nodes((nodes,))
     return FAMILIES[family](nodes)
-
-
-NINE_IN_TEN = 1.645  # two-sided 90 % of a normal distribution, in standard deviations
-
-#: Problems of the observations that concern every prediction.
-EVERYWHERE = frozenset({"noisy_repeats"})
-#: Problems of the observations that concern only what lies beyond their range.
-BEYOND = frozenset({"stepwise", "declining_or_anomaly"})
-#: Problems of Downey's model (ADEPT, Table 3): they concern what it predicts, and no other model.
-DOWNEY_EVERYWHERE = frozenset({"high_fitting_error"})
-DOWNEY_BEYOND = frozenset({"linear_section", "alternative_fit"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ _MEMORY = 0.99
 #: Errors that the interval of a forecast is made of.
 _RECENT = 200
 _FEWEST_ERRORS = 10
+#: Measurements are not negative; a share of a CPU is one at most.
+_MOST = {Resource.CPU: 1.0}
 
 
 class Criterion(StrEnum):
@@ -273,10 +275,6 @@ def nine_of_ten(errors: Iterable[float]) -> tuple[float, float]:
     else:
         width = sizes[-(-9 * (len(sizes) + 1) // 10) - 1]
     return -width, width
-
-
-#: Measurements are not negative; a share of a CPU is one at most.
-_MOST = {Resource.CPU: 1.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,29 @@ from predictor.sample import Sample
 
 #: Doublings between a limit and none, and the most that count between two limits.
 _FARTHEST = 9.0
+#: What the experts are called, in the order of their guesses.
+EXPERTS = (
+    "runs alike",
+    "recent runs alike",
+    "last run",
+    "last five",
+    "curve",
+    "curve at the latest level",
+    "curve and runs alike",
+    "all by their records",
+)
+ALIKE, LATELY, LAST, FIVE, CURVE, LEVEL, BOTH, MIXED = range(len(EXPERTS))
+#: Runs that define the latest level of a curve.
+_LEVEL = 3
+#: Runs of a count from which on no curve is outside what they took.
+_MEASURED = 3
+#: How run time falls with the nodes without any data: T ~ nodes to this power.
+SLOPE = -0.6
+#: Runs of the same user, of whatever application, that are looked at; as many of the application's
+#: own need no others.
+AROUND = 60
+#: Powers with which memory fades for those who look at recent runs, of many problems and of one.
+_LATELY_MANY, _LATELY_SAME = 0.7, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,31 +139,9 @@ def _doublings(one: float, other: float) -> float:
     return _FARTHEST if inf in (one, other) else min(abs(log2(one / other)), _FARTHEST)
 
 
-#: What the experts are called, in the order of their guesses.
-EXPERTS = (
-    "runs alike",
-    "recent runs alike",
-    "last run",
-    "last five",
-    "curve",
-    "curve at the latest level",
-    "curve and runs alike",
-    "all by their records",
-)
-ALIKE, LATELY, LAST, FIVE, CURVE, LEVEL, BOTH, MIXED = range(len(EXPERTS))
-#: Runs that define the latest level of a curve.
-_LEVEL = 3
-#: Runs of a count from which on no curve is outside what they took.
-_MEASURED = 3
-#: How run time falls with the nodes without any data: T ~ nodes to this power.
-SLOPE = -0.6
-
 #: Log time on a node count, and the half-width of its interval; of a fit to earlier runs.
 CurveAt = Callable[[int], tuple[float, float]]
 _Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
-#: Runs of the same user, of whatever application, that are looked at; as many of the application's
-#: own need no others.
-AROUND = 60
 
 
 #: Last finished runs of the same user, of whatever application, as they ended: an identity with few
@@ -148,8 +149,6 @@ AROUND = 60
 Around = tuple[Sample, ...]
 #: How runs are alike: for those of one problem node counts matter most.
 _MANY, _SAME = SimilarSettings(), SimilarSettings(1000.0, 10.0, limit_doubled=1.0, fading=0.7)
-#: Powers with which memory fades for those who look at recent runs, of many problems and of one.
-_LATELY_MANY, _LATELY_SAME = 0.7, 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ from predictor.problems import Problem
 from predictor.types import Curve, Prediction
 from sacct_ingest.errors import ConfigError
 
+M = TypeVar("M", bound=Callable[[], Any])
+
 
 class TooFewPoints(ValueError):  # noqa: N818 - a noun, as in sacct_ingest.errors
     """The curve has fewer node counts than the model needs."""
@@ -59,8 +61,6 @@ class Model(Protocol):
         Raises TooFewPoints: the curve has fewer than ``min_points`` node counts.
         """
 
-
-M = TypeVar("M", bound=Callable[[], Any])
 
 #: Registered models by their names; :func:`register` adds to them.
 MODELS: dict[str, Callable[[], Model]] = {}

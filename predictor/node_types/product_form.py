@@ -38,6 +38,17 @@ Floats = NDArray[np.float64]
 _SPLIT = 2.0**27 + 1
 #: Rows that are multiplied at a time.
 _ROWS = 4_096
+#: Smallest ratio of eigenvalues at which terms can be distinguished.
+_INDEPENDENT = 1e-10
+_TINY = 1e-300
+#: Part of what is asked that may lie where no observation does.
+_OUTSIDE = 1e-3
+#: An interval is open from here on (log time); numbers end soon after.
+_WIDEST = 500.0
+#: Standard deviation that a single run has at least, as a share of its time.
+_NOISE = 0.01
+#: Contributions that grow with their amount: the load of the input (section 2.3).
+PROPORTIONAL = frozenset({"load"})
 
 
 def gram(rows: Floats) -> tuple[Floats, Floats]:
@@ -105,19 +116,6 @@ def _square(values: Floats, upper: tuple[NDArray[np.intp], ...], columns: int) -
     made = np.zeros((columns, columns))
     made[upper] = values
     return made + np.triu(made, 1).T
-
-
-#: Smallest ratio of eigenvalues at which terms can be distinguished.
-_INDEPENDENT = 1e-10
-_TINY = 1e-300
-#: Part of what is asked that may lie where no observation does.
-_OUTSIDE = 1e-3
-#: An interval is open from here on (log time); numbers end soon after.
-_WIDEST = 500.0
-#: Standard deviation that a single run has at least, as a share of its time.
-_NOISE = 0.01
-#: Contributions that grow with their amount: the load of the input (section 2.3).
-PROPORTIONAL = frozenset({"load"})
 
 
 class TooFewObservations(ValueError):  # noqa: N818 - a noun, as in sacct_ingest.errors

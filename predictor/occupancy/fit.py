@@ -31,6 +31,21 @@ _NARROW = 0.03
 #: Standard deviations by which an assignment may leave the directions that were sampled.
 _OFF = 0.3
 _SAME = 1e-9
+#: Name under which the processor's occupancy takes part in the functions of the stalls: what it
+#: has to do hides them.
+COMPUTE = "compute"
+PARTS = ("compute_s", "network_s", "disk_s", "data_bytes")
+#: Least data flow, as a share of the samples' mean.
+_LEAST_DATA = 1e-9
+#: Shortest run time that is predicted, seconds.
+_LEAST_S = 1e-9
+#: Share of the runs of one assignment that may be outliers, at either end.
+_OUTLIERS = 0.05
+#: Runs of the same may differ by so much of log time.
+SAME = 0.01
+#: A model of n samples is taken to be off by 0.35/n of log time.  That counts as one of the errors
+#: that left-out samples show.  Both were set on generated tasks that no benchmark has.
+_PRIOR = 0.35
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,23 +178,6 @@ def judged(doubts: Sequence[Doubt]) -> Verdict:
     """Give the worst verdict of several doubts."""
     order = tuple(Verdict)
     return max((one.verdict for one in doubts), key=order.index, default=Verdict.RELIABLE)
-
-
-#: Name under which the processor's occupancy takes part in the functions of the stalls: what it
-#: has to do hides them.
-COMPUTE = "compute"
-PARTS = ("compute_s", "network_s", "disk_s", "data_bytes")
-#: Least data flow, as a share of the samples' mean.
-_LEAST_DATA = 1e-9
-#: Shortest run time that is predicted, seconds.
-_LEAST_S = 1e-9
-#: Share of the runs of one assignment that may be outliers, at either end.
-_OUTLIERS = 0.05
-#: Runs of the same may differ by so much of log time.
-SAME = 0.01
-#: A model of n samples is taken to be off by 0.35/n of log time.  That counts as one of the errors
-#: that left-out samples show.  Both were set on generated tasks that no benchmark has.
-_PRIOR = 0.35
 
 
 @dataclass(frozen=True, slots=True)

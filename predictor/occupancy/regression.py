@@ -39,6 +39,8 @@ _SAMPLES_A_TERM = 2
 _BENDABLE = 4
 #: Where the bend may be, between two values and at them, and between how many values at most.
 _BETWEEN, _MOST_BENDS = (0.0, 0.25, 0.5, 0.75), 24
+#: Share of the whole below which an occupancy is none.
+_NOTHING = 1e-6
 
 
 def learn(
@@ -318,10 +320,6 @@ def _columns(ratios: Sequence[Mapping[str, float]], terms: Sequence[Term]) -> Fl
 
 def _amounts(ratios: Sequence[Mapping[str, float]]) -> dict[str, Floats]:
     return {name: np.array([one[name] for one in ratios]) for name in ratios[0]}
-
-
-#: Share of the whole below which an occupancy is none.
-_NOTHING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,9 @@ from sacct_ingest.store.rows import RunRow
 Made = TypeVar("Made")
 #: Samples are left out in so many groups at most; up to this number one by one.
 _GROUPS = 24
+#: Newest runs that are learned from.
+MOST = 500
+NODES, CPUS = "nodes", "cpus"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +136,6 @@ def from_the_others(
         for group in range(groups)
     ]
     return [made[i % groups] for i in range(len(samples))]
-
-
-#: Newest runs that are learned from.
-MOST = 500
-NODES, CPUS = "nodes", "cpus"
 
 
 def history_samples(

@@ -48,6 +48,8 @@ _HALF_OFF, _QUARTER_OFF = math.log(1.2), math.log(1.5)
 _LAST, _APART = 60, 2.0
 #: Distance of node counts between which intervals are interpolated.
 _STEP = 2**0.5
+#: Fits that are shared: those of an identity's parts, and of its node types.
+_FITS = 32
 
 
 def panel_of(
@@ -281,10 +283,6 @@ def _predicted(fitted: Prediction, judged: JudgedPrediction, level: float) -> Pr
 
 def _log(p: Prediction) -> tuple[float, float]:
     return math.log(p.time_s), math.log(p.high_s / p.low_s) / 2
-
-
-#: Fits that are shared: those of an identity's parts, and of its node types.
-_FITS = 32
 
 
 def curve_table(

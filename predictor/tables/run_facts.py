@@ -43,6 +43,19 @@ _WORDS = {
     JobState.OUT_OF_MEMORY: "ran out of memory",
     JobState.FAILED: "failed",
 }
+#: Completed runs after which a run that its limit stopped sets no limit any more: it may have hung.
+_SINCE_CUT = 10
+#: Reason of a decision that changed a count to learn.
+LEARNED = "learning"
+_DAY_S = 86_400
+#: Units of decisions that are about no node count.
+_SIZES = (Unit.CPUS.value, Unit.GPUS.value)
+#: How likely it is, before run times are looked at, that runs of one application had one problem:
+#: where script, arguments, folder or measured memory show it, of a script without arguments, where
+#: they share a name alone, and where their measured memory differs, too.
+_VISIBLE, _BARE, _NAMED, _GROWN = 0.95, 0.7, 0.5, 0.2
+#: Measured memory of one problem stays within this ratio, whatever the count.
+_SAME_MEMORY = 1.4
 
 
 def endings_of(rows: Sequence[RunRow]) -> tuple[Ending, ...]:
@@ -199,10 +212,6 @@ def _singular(words: str, runs: int) -> str:
     return words.replace("their", "its").replace("were", "was")
 
 
-#: Completed runs after which a run that its limit stopped sets no limit any more: it may have hung.
-_SINCE_CUT = 10
-
-
 def command_of(level: KeyLevel, rows: Sequence[RunRow]) -> str:
     """Script and arguments of the newest run that has a submit line; empty for other keys."""
     if level not in (KeyLevel.SCRIPT, KeyLevel.LINE):
@@ -261,21 +270,6 @@ def longest_of(rows: Iterable[RunRow]) -> tuple[Longest, ...]:
         if row.state.out_of_time and completed < _SINCE_CUT:
             cut[row.nodes] = max(elapsed_s, cut.get(row.nodes, 0.0))
     return tuple(Longest(n, time_s, cut.get(n, 0.0)) for n, time_s in sorted(times.items()))
-
-
-#: Reason of a decision that changed a count to learn.
-LEARNED = "learning"
-_DAY_S = 86_400
-#: Units of decisions that are about no node count.
-_SIZES = (Unit.CPUS.value, Unit.GPUS.value)
-
-
-#: How likely it is, before run times are looked at, that runs of one application had one problem:
-#: where script, arguments, folder or measured memory show it, of a script without arguments, where
-#: they share a name alone, and where their measured memory differs, too.
-_VISIBLE, _BARE, _NAMED, _GROWN = 0.95, 0.7, 0.5, 0.2
-#: Measured memory of one problem stays within this ratio, whatever the count.
-_SAME_MEMORY = 1.4
 
 
 def prior_of_one_problem(

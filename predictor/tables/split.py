@@ -40,6 +40,19 @@ _SAME = 6
 _TERMS = 3
 #: A run, and all of its size that its run time depends on: layout, and count in an axis' unit.
 SizedRow = tuple[RunRow, tuple[Layout, int]]
+#: Attributes that a split is made by, at most; runs that are looked at; fewer make no split.
+MOST, RECENT, FEWEST = 3, 400, 8
+#: Mean accuracy that an attribute has to add, and by how many standard errors of that mean.
+_GAIN, _SURE = 0.03, 3.0
+#: Below FEW runs a permutation test of so many shuffles decides. Its significance level where the
+#: gain in accuracy is significant, too, and where it is not (shared by all attributes).
+FEW, _SHUFFLES, _LUCK, _RARE = 24, 999, 0.05, 0.005
+#: What is split already needs less to stay so, and others more to replace it.
+_STAYS, _REPLACES = 0.01, 0.03
+#: Runs that are predicted as well as that are one problem.
+_ONE_PROBLEM = 0.9
+#: Last runs of a cell whose median predicts.
+_LAST = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,21 +201,6 @@ def _misfit(points: Sequence[tuple[float, float]]) -> tuple[float, int]:
     columns = np.vander(sizes - sizes.mean(), terms)
     solved = np.linalg.lstsq(columns, times, rcond=None)[0]
     return float(np.sum((times - columns @ solved) ** 2)), terms
-
-
-#: Attributes that a split is made by, at most; runs that are looked at; fewer make no split.
-MOST, RECENT, FEWEST = 3, 400, 8
-#: Mean accuracy that an attribute has to add, and by how many standard errors of that mean.
-_GAIN, _SURE = 0.03, 3.0
-#: Below FEW runs a permutation test of so many shuffles decides. Its significance level where the
-#: gain in accuracy is significant, too, and where it is not (shared by all attributes).
-FEW, _SHUFFLES, _LUCK, _RARE = 24, 999, 0.05, 0.005
-#: What is split already needs less to stay so, and others more to replace it.
-_STAYS, _REPLACES = 0.01, 0.03
-#: Runs that are predicted as well as that are one problem.
-_ONE_PROBLEM = 0.9
-#: Last runs of a cell whose median predicts.
-_LAST = 5
 
 
 #: Log run time that each run was predicted to have; None: there was none.

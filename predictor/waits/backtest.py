@@ -42,6 +42,14 @@ _RECENT = 2_000
 _ALIKE, _OTHERS = 20, 5.0
 #: Errors that a distribution is made of, at least; and how often it is made anew.
 _FEWEST, _EVERY = 20, 100
+#: Share of the runs after which is asked: what ran before the first of them is not seen.
+_UNSEEN = 0.1
+#: Jobs that are run forward for all questions together, in each draw: a matter of ten seconds.
+MOST_JOBS = 150_000
+#: Limit of jobs that have none, seconds.
+_FOREVER_S = 365 * 86_400.0
+#: Partitions with so much of their nodes in common have one queue.
+_SHARED = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,16 +146,6 @@ def _mixed(own: tuple[float, ...], errors: tuple[float, ...]) -> tuple[float, ..
 
 def _keys(job: PastJob) -> tuple[tuple[object, ...], ...]:
     return (job.user, job.units, job.limit_s), (job.user,)
-
-
-#: Share of the runs after which is asked: what ran before the first of them is not seen.
-_UNSEEN = 0.1
-#: Jobs that are run forward for all questions together, in each draw: a matter of ten seconds.
-MOST_JOBS = 150_000
-#: Limit of jobs that have none, seconds.
-_FOREVER_S = 365 * 86_400.0
-#: Partitions with so much of their nodes in common have one queue.
-_SHARED = 0.5
 
 
 class PastWait(NamedTuple):

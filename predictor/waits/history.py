@@ -40,6 +40,20 @@ _NEAR = 0.05
 _BETTER = 0.95
 #: Features of accounts and of fair-share have to bring its errors down to this share.
 _USEFUL = 0.99
+#: Spans that are looked at: a minute to three days.
+SPANS_S: Final = tuple(60.0 * 2.0**power for power in range(13))
+#: Moments of the past that are looked at, and quantiles that are left of them.
+_MOMENTS, _LEVELS = 200, 21
+#: Runs that are looked at, and runs of one user.
+NEWEST, _OF_USER = 20_000, 50
+#: Fewer runs say nothing.
+_FEWEST = 10
+#: Most job shapes of a partition.
+_SHAPES = 200
+#: Jobs whose waits are learned from.
+_ASKS = 1_000
+#: Jobs in the queue that one is compared with.
+_WINDOW = 200
 
 
 def learn_waits(waits: Sequence[PastWait]) -> workload.PastRecord:
@@ -136,12 +150,6 @@ def _mean_error(errors: Sequence[WaitError], places: Sequence[int]) -> float:
     return fmean(log_error(errors[place]) for place in places) if places else 0.0
 
 
-#: Spans that are looked at: a minute to three days.
-SPANS_S: Final = tuple(60.0 * 2.0**power for power in range(13))
-#: Moments of the past that are looked at, and quantiles that are left of them.
-_MOMENTS, _LEVELS = 200, 21
-
-
 def arrival_demand(
     submit_s: Sequence[float], sizes: Sequence[float], run_s: Sequence[float]
 ) -> workload.ArrivalDemand:
@@ -190,18 +198,6 @@ def _peaks(submit: Floats, size: Floats, run: Floats, job: int) -> Floats:
     highest = np.maximum.accumulate(np.concatenate([[0.0], np.cumsum(changes[order])]))
     peaks: Floats = highest[np.searchsorted(times[order], SPANS_S, side="right")]
     return peaks
-
-
-#: Runs that are looked at, and runs of one user.
-NEWEST, _OF_USER = 20_000, 50
-#: Fewer runs say nothing.
-_FEWEST = 10
-#: Most job shapes of a partition.
-_SHAPES = 200
-#: Jobs whose waits are learned from.
-_ASKS = 1_000
-#: Jobs in the queue that one is compared with.
-_WINDOW = 200
 
 
 def queue_past(runs: Iterable[RunRow]) -> workload.QueuePast:

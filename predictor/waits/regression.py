@@ -31,6 +31,11 @@ from sacct_ingest.errors import NimoError, NoHistory, how_to_install
 
 Floats = NDArray[np.float64]
 _LEAF = -1
+#: Waits below this are the scheduler's own latency, seconds.
+LEAST_S = 1.0
+_FEWEST = 200  #: jobs to fit trees on
+#: Stands for "any wait" where nothing could be validated: JSON has no infinity.
+_WIDEST = 12.0
 
 
 class Tree(msgspec.Struct, frozen=True, array_like=True):
@@ -98,12 +103,6 @@ def exported(regressor: Any) -> Ensemble:
 
 
 Ints = NDArray[np.int64]
-
-#: Waits below this are the scheduler's own latency, seconds.
-LEAST_S = 1.0
-_FEWEST = 200  #: jobs to fit trees on
-#: Stands for "any wait" where nothing could be validated: JSON has no infinity.
-_WIDEST = 12.0
 
 
 class QueueWaitFit(msgspec.Struct, frozen=True, kw_only=True):

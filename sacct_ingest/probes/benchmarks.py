@@ -20,6 +20,30 @@ _MIB: Final = 1 << 20
 _EVENTS: Final = r"events per second:\s*([\d.]+)"
 #: How to get a tool that a node lacks.
 _INSTALL: Final = "install it there (apt-get install {0}, dnf install {0})"
+_HEAD = f"""\
+nimo_run() {{
+  nimo_name=$1; shift
+  command -v "$1" >/dev/null 2>&1 || {{ echo "{_MARK} missing $nimo_name $1"; return; }}
+  echo "{_MARK} begin $nimo_name"
+  "$@" 2>&1
+  echo "{_MARK} end $nimo_name $?"
+}}
+nimo_patiently() {{
+  nimo_tries=0
+  while :; do
+    nimo_out=$("$@" 2>&1); nimo_status=$?
+    case $nimo_out in
+      *"server is busy"*) nimo_tries=$((nimo_tries + 1))
+        [ $nimo_tries -ge 120 ] || {{ sleep 1; continue; }} ;;
+    esac
+    printf '%s\\n' "$nimo_out"; return $nimo_status
+  done
+}}
+echo "{_MARK} fact job ${{SLURM_JOB_ID:-}}"
+echo "{_MARK} fact cpus $(nproc)"
+echo "{_MARK} fact model $(sed -n 's/^\\(model name\\|cpu model\\|Model\\)[^:]*: *//p' \
+/proc/cpuinfo | head -n 1)"
+export LC_ALL=C"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,32 +71,6 @@ def script(plan: BenchmarkPlan) -> str:
     """Give the text of the job: each benchmark's own output between two marks."""
     runs = [line for part in plan.parts for line in _LINES[part](plan)]
     return "\n".join([_HEAD, *runs, ""])
-
-
-_HEAD = f"""\
-nimo_run() {{
-  nimo_name=$1; shift
-  command -v "$1" >/dev/null 2>&1 || {{ echo "{_MARK} missing $nimo_name $1"; return; }}
-  echo "{_MARK} begin $nimo_name"
-  "$@" 2>&1
-  echo "{_MARK} end $nimo_name $?"
-}}
-nimo_patiently() {{
-  nimo_tries=0
-  while :; do
-    nimo_out=$("$@" 2>&1); nimo_status=$?
-    case $nimo_out in
-      *"server is busy"*) nimo_tries=$((nimo_tries + 1))
-        [ $nimo_tries -ge 120 ] || {{ sleep 1; continue; }} ;;
-    esac
-    printf '%s\\n' "$nimo_out"; return $nimo_status
-  done
-}}
-echo "{_MARK} fact job ${{SLURM_JOB_ID:-}}"
-echo "{_MARK} fact cpus $(nproc)"
-echo "{_MARK} fact model $(sed -n 's/^\\(model name\\|cpu model\\|Model\\)[^:]*: *//p' \
-/proc/cpuinfo | head -n 1)"
-export LC_ALL=C"""
 
 
 def _cpu_lines(plan: BenchmarkPlan) -> Iterable[str]:

@@ -26,6 +26,18 @@ from sacct_ingest.errors import ProbeError
 from sacct_ingest.probes.probe_settings import ProbeSettings
 from sacct_ingest.records import Probe, Resource
 
+_SPIN = """
+import sys, time
+began, end = time.monotonic(), time.monotonic() + float(sys.argv[1])
+used = time.process_time()
+while time.monotonic() < end:
+    pass
+print((time.process_time() - used) / (time.monotonic() - began))
+"""
+_BLOCK = 1 << 20
+_SMALL = 4096
+_DISK = (Resource.DISK_WRITE, Resource.DISK_READ, Resource.DISK_LATENCY)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
@@ -120,16 +132,6 @@ def _times(proc: Path) -> tuple[list[int], int, int]:
     return [int(word) for word in lines["cpu"].split()[:8]], running, cpus
 
 
-_SPIN = """
-import sys, time
-began, end = time.monotonic(), time.monotonic() + float(sys.argv[1])
-used = time.process_time()
-while time.monotonic() < end:
-    pass
-print((time.process_time() - used) / (time.monotonic() - began))
-"""
-
-
 def spin(seconds: float) -> float:
     """Share of a CPU that a process gets which does nothing but spin for so long.
 
@@ -143,10 +145,6 @@ def spin(seconds: float) -> float:
         return min(1.0, float(done.stdout))
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise ProbeError(f"cpu: the spinning process failed: {error}") from error
-
-
-_BLOCK = 1 << 20
-_SMALL = 4096
 
 
 def measure_disk(folder: Path, *, size_bytes: int, reads: int) -> tuple[float, float, float]:
@@ -257,6 +255,3 @@ class LocalProbes:
             self._hybrid.calibrate(activity, spin(self._settings.spin_s))
         self._turn += 1
         return [self._hybrid.estimate(activity)]
-
-
-_DISK = (Resource.DISK_WRITE, Resource.DISK_READ, Resource.DISK_LATENCY)

@@ -38,6 +38,17 @@ _ROOM = 512
 
 #: Seconds until a message was acknowledged, and of the least round trip of its connection.
 Acknowledged = tuple[float, float]
+#: A sensor takes no larger message from any host.
+LARGEST_MESSAGE = 64 << 20
+MOST_ECHOES = 100
+_PING = b"nimo"
+DONE = b"."
+#: A sensor takes no larger file, and spends no longer on one.
+LARGEST_FILE = 16 << 30
+LONGEST_S = 3600.0
+#: Probes before a file.
+PROBES = 5
+_CHUNK = 1 << 18
 
 
 class Stopwatch:
@@ -89,13 +100,6 @@ class Stopwatch:
         finally:
             self._link.settimeout(before)
         return [seconds * 10**9 + ns for seconds, ns in stamps]
-
-
-#: A sensor takes no larger message from any host.
-LARGEST_MESSAGE = 64 << 20
-MOST_ECHOES = 100
-_PING = b"nimo"
-DONE = b"."
 
 
 def measure_pair(
@@ -187,14 +191,6 @@ def _round_trip(channel: Channel) -> float:
     channel.send(_PING)
     channel.receive(len(_PING))
     return time.perf_counter() - began
-
-
-#: A sensor takes no larger file, and spends no longer on one.
-LARGEST_FILE = 16 << 30
-LONGEST_S = 3600.0
-#: Probes before a file.
-PROBES = 5
-_CHUNK = 1 << 18
 
 
 def measure_transfer(

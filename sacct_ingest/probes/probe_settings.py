@@ -10,6 +10,9 @@ from sacct_ingest.errors import ProbeError
 
 DEFAULT_PORT: Final = 7733
 _MEMBER = re.compile(r"(?:([\w.-]+)=)?(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(\d{1,5}))?")
+#: Bytes of one pair besides the message: greeting, request, acknowledgement, TCP's and IP's own.
+_OVERHEAD = 900
+_ECHO = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +70,6 @@ class ProbeSettings:
     disk_folder: Path | None = None
     disk_bytes: int = 16 << 20
     disk_reads: int = 32
-
-
-#: Bytes of one pair besides the message: greeting, request, acknowledgement, TCP's and IP's own.
-_OVERHEAD = 900
-_ECHO = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

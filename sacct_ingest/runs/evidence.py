@@ -12,6 +12,11 @@ from typing import Final, Protocol
 
 from sacct_ingest.records import JobState, Says, StepRun
 
+#: States of a step that failed or was cancelled.
+FAILED: Final = frozenset(state for state in JobState if state.failed)
+#: A step that Slurm adds by itself.
+ADDED_STEP: Final = "extern"
+
 
 class Start(Protocol):
     """A start of a job, as far as its ending says something."""
@@ -91,12 +96,6 @@ def ran_short(start: Start) -> bool:
     if not start.state.may_lack_memory:
         return start.state is JobState.OUT_OF_MEMORY
     return 0 < (start.req_mem_bytes or 0) <= node_need(start) * start.nodes
-
-
-#: States of a step that failed or was cancelled.
-FAILED: Final = frozenset(state for state in JobState if state.failed)
-#: A step that Slurm adds by itself.
-ADDED_STEP: Final = "extern"
 
 
 def failed_steps(steps: Sequence[StepRun]) -> int:

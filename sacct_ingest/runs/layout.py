@@ -12,6 +12,18 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Protocol, TypeVar
 
+#: Of node types, and of Slurm's options, nothing is counted.
+_NODE = re.compile(r"(?<!-)\bnode(s?)\b(?! type)")
+#: Stands for components that are not known; where all of them are, no run's are the same.
+SOME_SHAPE = "several"
+#: Amounts of a component in words, and what stands between components: as `RunRow.shape` has it.
+_AMOUNT = re.compile(r"(\d+) (node|CPU|GPU)")
+_BESIDE = " + "
+#: Nodes of a component that says more; its tasks may happen to get others next time.
+_NODES = re.compile(r"\d+ nodes?, ")
+#: GPUs of a request whose number cannot be worked out: no run had as many.
+UNKNOWN_GPUS = -1
+
 
 class Sized(Protocol):
     """What of a run its layout is made of, as :class:`sacct_ingest.store.RunRow` has it."""
@@ -83,8 +95,6 @@ class Unit(StrEnum):
         return text if self is Unit.NODES else _NODE.sub(rf"{self.word}\1", text)
 
 
-#: Of node types, and of Slurm's options, nothing is counted.
-_NODE = re.compile(r"(?<!-)\bnode(s?)\b(?! type)")
 _WORDS = {Unit.NODES: "node", Unit.CPUS: "CPU", Unit.GPUS: "GPU"}
 
 
@@ -105,10 +115,6 @@ _WHERE = {
     Each.JOB: "in all",
     Each.ANY: "",
 }
-
-
-#: Stands for components that are not known; where all of them are, no run's are the same.
-SOME_SHAPE = "several"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -192,15 +198,8 @@ def _same_component(one: str, other: str) -> bool:
     return gpus and all(ours[word] == theirs[word] for word in ours.keys() & theirs.keys())
 
 
-#: Amounts of a component in words, and what stands between components: as `RunRow.shape` has it.
-_AMOUNT = re.compile(r"(\d+) (node|CPU|GPU)")
-_BESIDE = " + "
-#: Nodes of a component that says more; its tasks may happen to get others next time.
-_NODES = re.compile(r"\d+ nodes?, ")
 #: Of runs that say nothing.
 ANY = Layout()
-#: GPUs of a request whose number cannot be worked out: no run had as many.
-UNKNOWN_GPUS = -1
 
 
 def layouts(runs: Sequence[R]) -> dict[Layout, list[R]]:

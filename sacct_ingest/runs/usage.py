@@ -15,6 +15,11 @@ from typing import Final, Protocol
 
 from sacct_ingest.records import StepRun
 
+#: Steps whose processes run ``srun``, which reads and writes again what its tasks print.
+_SCRIPTS: Final = frozenset({"batch", "interactive"})
+#: Steps that are not the application.
+SERVANTS: Final = _SCRIPTS | {"extern"}
+
 
 class RunLength(Protocol):
     """What is needed of a run itself: `JobRun` and the store's `RunRow` have it."""
@@ -81,12 +86,6 @@ def node_watts(nodes: int, elapsed_s: float, steps: Sequence[StepRun]) -> float 
     if not node_s or node_s < nodes * elapsed_s / 2:
         return None
     return sum(one.energy_j or 0 for one in measured) / node_s
-
-
-#: Steps whose processes run ``srun``, which reads and writes again what its tasks print.
-_SCRIPTS: Final = frozenset({"batch", "interactive"})
-#: Steps that are not the application.
-SERVANTS: Final = _SCRIPTS | {"extern"}
 
 
 def _share(cpu_s: float | None, available_s: float) -> float | None:

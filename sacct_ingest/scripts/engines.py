@@ -52,6 +52,16 @@ _KEPT = f"(?P<kept>{'|'.join(_QUANTITIES)})"
 #: letter or digit is before it and gives nothing back, so that each character is looked at a
 #: bounded number of times, whatever the text.
 _BEGINNING = r"(?<![0-9A-Za-z])(?=[0-9a-fA-Ft][0-9a-fA-Fm][0-9a-fA-Fp]|[0-9a-f]{2}/)"
+_WHOLE = re.compile(_HASH, re.ASCII)
+#: A running number: behind a separator at the end of a name, or before the ending of a script.
+_RUNNING = re.compile(
+    r"(?<=[A-Za-z)\]*][_#-])(?<!\d[eE]-)(?:0|[1-9]\d{0,5})(?=(?:\.(?:sh|slurm|sbatch|job|bash|py))?\Z)",
+    re.ASCII,
+)
+#: Characters of a field that are looked at, and of the name of an application.
+_LONGEST, _NAME_LENGTH = 4096, 100
+_PROCESS = r"(?P<process>\S++)"
+_RULE = rf"(?P<process>(?:(?!\.(?:\d+|{UUID})\.sh)\S)+)"
 
 
 def _expression(*parts: str) -> re.Pattern[str]:
@@ -59,7 +69,6 @@ def _expression(*parts: str) -> re.Pattern[str]:
     return re.compile(f"{_KEPT}|{volatile}", re.ASCII)
 
 
-_WHOLE = re.compile(_HASH, re.ASCII)
 _VOLATILE, _OF_FOLDERS = _expression(*_PARTS, _COUNTER), _expression(*_PARTS)
 
 
@@ -89,13 +98,6 @@ def name_template(name: str) -> str:
     return name if _WHOLE.fullmatch(name) else _RUNNING.sub("*", template(name))
 
 
-#: A running number: behind a separator at the end of a name, or before the ending of a script.
-_RUNNING = re.compile(
-    r"(?<=[A-Za-z)\]*][_#-])(?<!\d[eE]-)(?:0|[1-9]\d{0,5})(?=(?:\.(?:sh|slurm|sbatch|job|bash|py))?\Z)",
-    re.ASCII,
-)
-
-
 def folder_template(folder: str) -> str:
     """Put a star in place of each volatile part of a folder, but for counters.
 
@@ -113,12 +115,6 @@ def _cut(expression: re.Pattern[str], text: str) -> str:
 
 def _star(match: re.Match[str]) -> str:
     return match["kept"] or "*"
-
-
-#: Characters of a field that are looked at, and of the name of an application.
-_LONGEST, _NAME_LENGTH = 4096, 100
-_PROCESS = r"(?P<process>\S++)"
-_RULE = rf"(?P<process>(?:(?!\.(?:\d+|{UUID})\.sh)\S)+)"
 
 
 class EngineJob(NamedTuple):

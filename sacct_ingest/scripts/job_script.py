@@ -16,6 +16,73 @@ from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
+#: Long names of options that always take a value, by their letter ("" without one).
+_NEEDED: Final = (
+    ("A", "account"), ("a", "array"), ("b", "begin"), ("C", "constraint"), ("c", "cpus-per-task"),
+    ("D", "chdir"), ("d", "dependency"), ("e", "error"), ("B", "extra-node-info"),
+    ("F", "nodefile"), ("G", "gpus"), ("i", "input"), ("J", "job-name"), ("L", "licenses"),
+    ("M", "clusters"), ("m", "distribution"), ("N", "nodes"), ("n", "ntasks"), ("o", "output"),
+    ("p", "partition"), ("q", "qos"), ("S", "core-spec"), ("t", "time"), ("w", "nodelist"),
+    ("x", "exclude"),
+    *(("", name) for name in (
+        "acctg-freq", "batch", "bb", "bbf", "cluster", "cluster-constraint", "comment",
+        "consolidate-segments", "container", "container-id", "cores-per-socket", "cpu-freq",
+        "cpus-per-gpu", "deadline", "delay-boot", "export", "export-file", "extra", "gid",
+        "gpu-bind", "gpu-freq", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres",
+        "gres-flags", "hint", "kill-on-invalid-dep", "mail-type", "mail-user", "mcs-label", "mem",
+        "mem-bind", "mem-per-cpu", "mem-per-gpu", "mincpus", "network", "ntasks-per-core",
+        "ntasks-per-gpu", "ntasks-per-node", "ntasks-per-socket", "ntasks-per-tres", "open-mode",
+        "power", "prefer", "priority", "profile", "reservation", "segment", "signal",
+        "sockets-per-node", "switches", "thread-spec", "threads-per-core", "time-min", "tmp",
+        "tres-bind", "tres-per-task", "uid", "wait-all-nodes", "wckey", "wrap",
+    )),
+)  # fmt: skip
+_ATTACHED: Final = (
+    ("k", "no-kill"),
+    *(("", name) for name in ("exclusive", "get-user-env", "nice", "oom-kill-step", "propagate")),
+)
+_NO_VALUE: Final = (
+    ("H", "hold"), ("h", "help"), ("O", "overcommit"), ("Q", "quiet"), ("s", "oversubscribe"),
+    ("V", "version"), ("v", "verbose"),
+    *(("", name) for name in (
+        "contiguous", "disable-stdout-job-summary", "ignore-pbs", "no-requeue", "parsable",
+        "reboot", "requeue", "resv-ports", "spread-job", "spread-segments", "stepmgr",
+        "test-only", "usage", "use-min-nodes",
+    )),
+)  # fmt: skip
+_SBATCH_NONE: Final = (("W", "wait"), ("u", "usage"))
+_SALLOC_NONE: Final = (("K", "kill-command"), ("", "no-shell"), ("", "bell"), ("", "no-bell"),
+                       ("u", "usage"), ("", "x11"))  # fmt: skip
+_SALLOC_ATTACHED: Final = (("I", "immediate"), ("K", "kill-command"), ("", "x11"))
+_SALLOC_NEEDED: Final = (("W", "wait"),)
+_SRUN_NEEDED: Final = (
+    ("T", "threads"), ("r", "relative"), ("W", "wait"),
+    *(("", name) for name in (
+        "accel-bind", "bcast-exclude", "cpu-bind", "epilog", "het-group", "jobid", "mpi",
+        "msg-timeout", "multi-prog", "pack-group", "prolog", "slurmd-debug", "task-epilog",
+        "task-prolog", "treewidth", "tres-per-node", "tres-per-socket",
+    )),
+)  # fmt: skip
+_SRUN_ATTACHED: Final = (("I", "immediate"), ("K", "kill-on-bad-exit"), ("", "bcast"),
+                         ("", "compress"), ("", "x11"), ("", "pty"), ("", "mpi-combine"),
+                         ("", "send-libs"))  # fmt: skip
+_SRUN_NONE: Final = (
+    ("E", "preserve-env"), ("l", "label"), ("u", "unbuffered"), ("X", "disable-status"),
+    ("Z", "no-allocate"),
+    *(("", name) for name in (
+        "debugger-test", "exact", "external", "external-launcher", "interactive",
+        "overlap", "quit-on-interrupt", "whole",
+    )),
+)  # fmt: skip
+#: Names that older releases spelled otherwise.
+SYNONYMS: Final[Mapping[str, str]] = {"share": "oversubscribe", "workdir": "chdir"}
+_MAGIC = "#SBATCH"
+_MOST_DIRECTIVES = 2_000  #: and words in them
+_HET = re.compile(r"hetjob|packjob", re.IGNORECASE)
+_TOKEN = re.compile(r"""\\.?|["'#]|\s+|[^\\"'#\s]+""", re.DOTALL)
+_WRAPPED = "# This script was created by sbatch --wrap."
+#: Characters without which words are what stands between blanks.
+_MARKS = re.compile(r"[\\\"'#]")
 
 
 def bounded_cache(
@@ -49,68 +116,6 @@ class Value(Enum):
     ATTACHED = "attached"  #: optional, only as ``--name=value``
 
 
-#: Long names of options that always take a value, by their letter ("" without one).
-_NEEDED: Final = (
-    ("A", "account"), ("a", "array"), ("b", "begin"), ("C", "constraint"), ("c", "cpus-per-task"),
-    ("D", "chdir"), ("d", "dependency"), ("e", "error"), ("B", "extra-node-info"),
-    ("F", "nodefile"), ("G", "gpus"), ("i", "input"), ("J", "job-name"), ("L", "licenses"),
-    ("M", "clusters"), ("m", "distribution"), ("N", "nodes"), ("n", "ntasks"), ("o", "output"),
-    ("p", "partition"), ("q", "qos"), ("S", "core-spec"), ("t", "time"), ("w", "nodelist"),
-    ("x", "exclude"),
-    *(("", name) for name in (
-        "acctg-freq", "batch", "bb", "bbf", "cluster", "cluster-constraint", "comment",
-        "consolidate-segments", "container", "container-id", "cores-per-socket", "cpu-freq",
-        "cpus-per-gpu", "deadline", "delay-boot", "export", "export-file", "extra", "gid",
-        "gpu-bind", "gpu-freq", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres",
-        "gres-flags", "hint", "kill-on-invalid-dep", "mail-type", "mail-user", "mcs-label", "mem",
-        "mem-bind", "mem-per-cpu", "mem-per-gpu", "mincpus", "network", "ntasks-per-core",
-        "ntasks-per-gpu", "ntasks-per-node", "ntasks-per-socket", "ntasks-per-tres", "open-mode",
-        "power", "prefer", "priority", "profile", "reservation", "segment", "signal",
-        "sockets-per-node", "switches", "thread-spec", "threads-per-core", "time-min", "tmp",
-        "tres-bind", "tres-per-task", "uid", "wait-all-nodes", "wckey", "wrap",
-    )),
-)  # fmt: skip
-
-_ATTACHED: Final = (
-    ("k", "no-kill"),
-    *(("", name) for name in ("exclusive", "get-user-env", "nice", "oom-kill-step", "propagate")),
-)
-
-_NO_VALUE: Final = (
-    ("H", "hold"), ("h", "help"), ("O", "overcommit"), ("Q", "quiet"), ("s", "oversubscribe"),
-    ("V", "version"), ("v", "verbose"),
-    *(("", name) for name in (
-        "contiguous", "disable-stdout-job-summary", "ignore-pbs", "no-requeue", "parsable",
-        "reboot", "requeue", "resv-ports", "spread-job", "spread-segments", "stepmgr",
-        "test-only", "usage", "use-min-nodes",
-    )),
-)  # fmt: skip
-
-_SBATCH_NONE: Final = (("W", "wait"), ("u", "usage"))
-_SALLOC_NONE: Final = (("K", "kill-command"), ("", "no-shell"), ("", "bell"), ("", "no-bell"),
-                       ("u", "usage"), ("", "x11"))  # fmt: skip
-_SALLOC_ATTACHED: Final = (("I", "immediate"), ("K", "kill-command"), ("", "x11"))
-_SALLOC_NEEDED: Final = (("W", "wait"),)
-_SRUN_NEEDED: Final = (
-    ("T", "threads"), ("r", "relative"), ("W", "wait"),
-    *(("", name) for name in (
-        "accel-bind", "bcast-exclude", "cpu-bind", "epilog", "het-group", "jobid", "mpi",
-        "msg-timeout", "multi-prog", "pack-group", "prolog", "slurmd-debug", "task-epilog",
-        "task-prolog", "treewidth", "tres-per-node", "tres-per-socket",
-    )),
-)  # fmt: skip
-_SRUN_ATTACHED: Final = (("I", "immediate"), ("K", "kill-on-bad-exit"), ("", "bcast"),
-                         ("", "compress"), ("", "x11"), ("", "pty"), ("", "mpi-combine"),
-                         ("", "send-libs"))  # fmt: skip
-_SRUN_NONE: Final = (
-    ("E", "preserve-env"), ("l", "label"), ("u", "unbuffered"), ("X", "disable-status"),
-    ("Z", "no-allocate"),
-    *(("", name) for name in (
-        "debugger-test", "exact", "external", "external-launcher", "interactive",
-        "overlap", "quit-on-interrupt", "whole",
-    )),
-)  # fmt: skip
-
 _Rows = tuple[tuple[str, str], ...]
 
 
@@ -134,9 +139,6 @@ OPTIONS: Final[Mapping[str, Mapping[str, tuple[str, Value]]]] = {
     "salloc": _table(_SALLOC_NEEDED, _SALLOC_ATTACHED, _SALLOC_NONE),
     "srun": _table(_SRUN_NEEDED, _SRUN_ATTACHED, _SRUN_NONE),
 }
-
-#: Names that older releases spelled otherwise.
-SYNONYMS: Final[Mapping[str, str]] = {"share": "oversubscribe", "workdir": "chdir"}
 
 
 def lookup(program: str, name: str) -> tuple[str, Value] | None:
@@ -169,11 +171,6 @@ _LONG_NAMES: Final = {
 Options = Mapping[str, str | None]
 
 _NONE: Options = {}
-_MAGIC = "#SBATCH"
-_MOST_DIRECTIVES = 2_000  #: and words in them
-_HET = re.compile(r"hetjob|packjob", re.IGNORECASE)
-_TOKEN = re.compile(r"""\\.?|["'#]|\s+|[^\\"'#\s]+""", re.DOTALL)
-_WRAPPED = "# This script was created by sbatch --wrap."
 
 
 class Script(NamedTuple):
@@ -368,10 +365,6 @@ def _components(directives: Iterable[str]) -> Iterator[list[str]]:
         if len(words) > _MOST_DIRECTIVES:
             break
     yield words[:_MOST_DIRECTIVES]
-
-
-#: Characters without which words are what stands between blanks.
-_MARKS = re.compile(r"[\\\"'#]")
 
 
 def _words(directive: str) -> Iterator[str]:

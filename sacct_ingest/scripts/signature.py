@@ -23,6 +23,8 @@ _NAMELESS = frozenset({"", "sbatch", "wrap"})
 _NAME_LENGTH = 255  # slurmdbd's tinytext
 #: First word of a command that `nimo lab learn` put counters around.
 COUNTED = "nimo_io()"
+#: The option may be cut short, as getopt_long(3) takes it.
+_COMMENT_OPTION = re.compile(r"--comm(?:e(?:n(?:t)?)?)?(?:=|\Z)")
 
 
 def identity_of_request(
@@ -161,10 +163,6 @@ def comment_of(comment: str, line: str) -> str:
     first = words[at].partition("=")[2]
     more = words[at + 1 :]
     return _whole_comment([first, *more] if first else more)
-
-
-#: The option may be cut short, as getopt_long(3) takes it.
-_COMMENT_OPTION = re.compile(r"--comm(?:e(?:n(?:t)?)?)?(?:=|\Z)")
 
 
 def _whole_comment(words: Sequence[str]) -> str:

@@ -19,6 +19,23 @@ from sacct_ingest.records import JobState
 from sacct_ingest.text import admin_comment, slurm_text
 
 Converter = Callable[[str], Any]
+_DAY_S: Final = 86_400
+#: Words that Slurm shows in a state's place while a job goes on (JOB_STATE_FLAGS in its slurm.h).
+_PASSING: Final = frozenset(
+    (
+        *("COMPLETING", "CONFIGURING", "EXPEDITING", "LAUNCH_FAILED", "POWER_UP_NODE"),
+        *("RECONFIG_FAIL", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SIGNALING"),
+        *("SPECIAL_EXIT", "STAGE_OUT", "STOPPED", "UPDATE_DB"),
+    )
+)
+#: What the name of GPUs of one type begins with.
+_TYPED: Final = "gres/gpu:"
+#: Columns without which a table says nothing of use.
+REQUIRED: Final = ("JobID", "State", "Submit")
+#: What identifies and times a job: without a value that can be read the row is set aside.
+REQUIRED_VALUES: Final = frozenset(
+    ("JobIDRaw", "JobID", "Cluster", "State", "Submit", "Start", "End", "ElapsedRaw", "Elapsed")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +89,6 @@ def elapsed(value: str) -> float | None:
     return slurm_text.parse_duration(value)
 
 
-_DAY_S: Final = 86_400
-
-
 def epoch(value: str) -> int | None:
     """Time in seconds since the epoch; Slurm's 0, in whatever time zone, is none."""
     seconds = slurm_text.parse_epoch(value)
@@ -107,16 +121,6 @@ def limit(value: str) -> int | None:
     """Time limit in seconds."""
     seconds = slurm_text.parse_duration(value)
     return None if seconds is None else round(seconds)
-
-
-#: Words that Slurm shows in a state's place while a job goes on (JOB_STATE_FLAGS in its slurm.h).
-_PASSING: Final = frozenset(
-    (
-        *("COMPLETING", "CONFIGURING", "EXPEDITING", "LAUNCH_FAILED", "POWER_UP_NODE"),
-        *("RECONFIG_FAIL", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SIGNALING"),
-        *("SPECIAL_EXIT", "STAGE_OUT", "STOPPED", "UPDATE_DB"),
-    )
-)
 
 
 def state(value: str) -> JobState:
@@ -194,10 +198,6 @@ def gpus(value: str) -> int | None:
         return count(listed["gres/gpu"])
     typed = [counted(text) for name, text in listed.items() if name.startswith("gres/gpu:")]
     return slurm_text.storable(sum(typed)) if typed else None
-
-
-#: What the name of GPUs of one type begins with.
-_TYPED: Final = "gres/gpu:"
 
 
 def gpu_types(value: str) -> str:
@@ -300,13 +300,6 @@ COLUMNS: Final = (
     Column("ElapsedRaw", elapsed, job="elapsed_s", step="elapsed_s"),
     Column("Elapsed", elapsed, job="elapsed_s", step="elapsed_s"),
 )  # fmt: skip
-
-#: Columns without which a table says nothing of use.
-REQUIRED: Final = ("JobID", "State", "Submit")
-#: What identifies and times a job: without a value that can be read the row is set aside.
-REQUIRED_VALUES: Final = frozenset(
-    ("JobIDRaw", "JobID", "Cluster", "State", "Submit", "Start", "End", "ElapsedRaw", "Elapsed")
-)
 
 
 def names() -> list[str]:

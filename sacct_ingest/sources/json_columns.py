@@ -32,6 +32,9 @@ _moment = partial(ColumnAt, moment=True)
 #: Flags of a state that sacct shows in the state's place.
 _SHOWN_FLAGS: Final = ("REQUEUED", "RESIZING", "REVOKED")
 _NOT_ENDED: Final = frozenset(state.value for state in JobState if not state.ended)
+_NO_ID: Final = ("0", "")
+#: What reading raises where a record holds something else than a value.
+NOT_A_VALUE: Final = (ValueError, TypeError, AttributeError, OverflowError)
 
 
 def _base_state(value: Any, *, flags: bool) -> str:
@@ -88,9 +91,6 @@ def job_id(job: int | str, array: str, task: str, het: str, offset: str, *, task
     if het not in _NO_ID and offset:
         return f"{het}+{offset}"
     return str(job)
-
-
-_NO_ID: Final = ("0", "")
 
 
 def _db_id(job: Any) -> str:
@@ -289,10 +289,6 @@ class RowPlan:
             texts = read_columns(self._columns, self._names, record, unread)
         texts.append("")
         return list(self._in_order(texts))
-
-
-#: What reading raises where a record holds something else than a value.
-NOT_A_VALUE: Final = (ValueError, TypeError, AttributeError, OverflowError)
 
 
 def read_columns(

@@ -17,6 +17,9 @@ from typing import IO, Any, cast
 from sacct_ingest.errors import FormatError, how_to_install
 from sacct_ingest.sources.run_source import Tally
 
+#: Bytes read at a time; characters of the longest line, and of it in the store once set aside.
+_CHUNK, _LONGEST_LINE, _SHOWN = 1 << 16, 4 << 20, 1000
+
 
 def _zstd_module() -> ModuleType | None:
     """Give the module for Zstandard: Python's own from 3.14 on, else an extra; None without it."""
@@ -40,8 +43,6 @@ _COMPRESSED: tuple[tuple[bytes, Callable[[IO[bytes]], Any]], ...] = (
     (b"\xfd7zXZ\x00", lzma.LZMAFile),
     (b"\x28\xb5\x2f\xfd", _zstd),
 )
-#: Bytes read at a time; characters of the longest line, and of it in the store once set aside.
-_CHUNK, _LONGEST_LINE, _SHOWN = 1 << 16, 4 << 20, 1000
 _MAGIC = max(len(magic) for magic, _ in _COMPRESSED)
 
 

@@ -9,6 +9,24 @@ from sacct_ingest.text import slurm_text
 
 #: States of jobs that ran: one without a run time says nothing.
 _RAN: Final = frozenset({JobState.COMPLETED, JobState.TIMEOUT})
+#: Seconds by which a run time may differ from end less start: both are rounded.
+_ROUNDED_S: Final = 2
+#: Clocks go back in autumn by so much; a text without an offset does not say in which hour it is.
+_CLOCK_CHANGES_S: Final = (3600, 1800)
+#: Units in which other tools count, in seconds, and run times from which on it is no coincidence.
+_LARGER_UNITS: Final = (("minutes", 60), ("hours", 3600), ("days", 86400))
+_NO_COINCIDENCE: Final = 10
+#: Seconds by which a run may outlast its limit: what sites grant (OverTimeLimit, minutes), 30 s
+#: from the first signal to the last (KillWait), and slurmctld looks at limits twice a minute.
+GRACE_S: Final = 600
+_CPU_TIMES: Final = (
+    ("TotalCPU", "cpu_s"),
+    ("UserCPU", "user_cpu_s"),
+    ("SystemCPU", "system_cpu_s"),
+)
+#: CPUs of a node, more than any has: jobs may use more than they were given.
+_MOST_CPUS: Final = 2048
+_LEAST_S: Final = 60.0
 
 
 def fill_elapsed(columns: Columns, count: int) -> None:
@@ -34,15 +52,6 @@ def _between(start: int | None, end: int | None, state: JobState | None) -> floa
     if state in _RAN or (start is not None and state is not None and state.ended):
         raise ValueError("Elapsed: no run time, and no Start and End that would say it")
     return 0.0
-
-
-#: Seconds by which a run time may differ from end less start: both are rounded.
-_ROUNDED_S: Final = 2
-#: Clocks go back in autumn by so much; a text without an offset does not say in which hour it is.
-_CLOCK_CHANGES_S: Final = (3600, 1800)
-#: Units in which other tools count, in seconds, and run times from which on it is no coincidence.
-_LARGER_UNITS: Final = (("minutes", 60), ("hours", 3600), ("days", 86400))
-_NO_COINCIDENCE: Final = 10
 
 
 def check_times(columns: Columns) -> None:
@@ -84,11 +93,6 @@ def _end(start: int, end: int, elapsed_s: float) -> int:
     return end
 
 
-#: Seconds by which a run may outlast its limit: what sites grant (OverTimeLimit, minutes), 30 s
-#: from the first signal to the last (KillWait), and slurmctld looks at limits twice a minute.
-GRACE_S: Final = 600
-
-
 def check_limits(columns: Columns, unknown: list[Unknown]) -> None:
     """Take limits that are shorter than the run for unknown: they are in another unit."""
     if "limit_s" not in columns:
@@ -106,16 +110,6 @@ def check_limits(columns: Columns, unknown: list[Unknown]) -> None:
             unknown.append(Unknown(at, "Timelimit", Fault.CONTRADICTED, shown))
             limits[at] = None
         columns["limit_s"] = limits
-
-
-_CPU_TIMES: Final = (
-    ("TotalCPU", "cpu_s"),
-    ("UserCPU", "user_cpu_s"),
-    ("SystemCPU", "system_cpu_s"),
-)
-#: CPUs of a node, more than any has: jobs may use more than they were given.
-_MOST_CPUS: Final = 2048
-_LEAST_S: Final = 60.0
 
 
 def check_cpu_times(columns: Columns, unknown: list[Unknown]) -> None:

@@ -36,6 +36,19 @@ _Job = tuple[Row, list[Row]]  # the steps' records second
 #: made of them are in the processor's cache no more.
 _BLOCK = 100
 _TASK_SHIFT = 32  # bits of a job id
+_DISK = (
+    ("AveDiskRead", "_disk_read_mean", "disk_read_bytes"),
+    ("AveDiskWrite", "_disk_write_mean", "disk_write_bytes"),
+)
+_JOB_IDS: Final = NumberColumn(int, 0, slurm_text.MAX_INTEGER)
+_ID_FIELDS = ("job_id", "array_job_id", "array_task_id", "het_job_id", "het_offset")
+_OF_JOBSTATS = ("mem_bytes", "gpu_percent", "gpu_mem_bytes")
+_OVER_STEPS: Final[dict[str, Callable[[list[Any]], Any]]] = {
+    "disk_read_bytes": sum,
+    "disk_write_bytes": sum,
+    "gpu_percent": max,
+    "gpu_mem_bytes": max,
+}
 
 
 def runs_from_rows(
@@ -200,12 +213,6 @@ def _steps(columns: Columns, unknown: list[Unknown]) -> list[StepRun]:
     return _structs(StepRun, columns)
 
 
-_DISK = (
-    ("AveDiskRead", "_disk_read_mean", "disk_read_bytes"),
-    ("AveDiskWrite", "_disk_write_mean", "disk_write_bytes"),
-)
-
-
 def _total(total: int | None, mean: int | None, tasks: int | None) -> int | None:
     return mean * (tasks or 1) if total is None and mean is not None else total
 
@@ -244,9 +251,6 @@ def _structs(kind: type[Any], columns: Columns) -> list[Any]:
     return list(map(kind, *(columns.get(name) or repeat(it) for name, it in DEFAULTS[kind])))
 
 
-_JOB_IDS: Final = NumberColumn(int, 0, slurm_text.MAX_INTEGER)
-
-
 def _fill_ids(columns: Columns) -> None:
     """Fill fields from JobID; without JobIDRaw the id too, for array tasks above all real ids."""
     names = columns.pop("_id")
@@ -264,9 +268,6 @@ def _fill_ids(columns: Columns) -> None:
         ]
     for field, values in zip(_ID_FIELDS, zip(*ids, strict=True), strict=True):
         columns[field] = values
-
-
-_ID_FIELDS = ("job_id", "array_job_id", "array_task_id", "het_job_id", "het_offset")
 
 
 def _ids_of(name: str, raw_id: str) -> tuple[int | None, ...]:
@@ -306,9 +307,6 @@ def _fill_from_jobstats(columns: Columns, measured: Sequence[Measured | None]) -
     columns |= filled
 
 
-_OF_JOBSTATS = ("mem_bytes", "gpu_percent", "gpu_mem_bytes")
-
-
 def _fill_from_steps(columns: Columns, owned: Sequence[tuple[StepRun, ...]]) -> None:
     """Fill in what only steps say.
 
@@ -327,14 +325,6 @@ def _fill_from_steps(columns: Columns, owned: Sequence[tuple[StepRun, ...]]) -> 
             rest = iter(values)
             own = ([one for one in islice(rest, len(steps)) if one is not None] for steps in owned)
             columns[field] = [combined(some) if some else None for some in own]
-
-
-_OVER_STEPS: Final[dict[str, Callable[[list[Any]], Any]]] = {
-    "disk_read_bytes": sum,
-    "disk_write_bytes": sum,
-    "gpu_percent": max,
-    "gpu_mem_bytes": max,
-}
 
 
 def _tasks_and_memory(

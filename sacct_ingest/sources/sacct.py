@@ -29,6 +29,14 @@ from sacct_ingest.sources.slurm_json import read_json
 _TOO_MUCH = re.compile("too wide|exceeds size limit", re.IGNORECASE)
 _BUFFER = 1 << 16
 _LINGER_S = 2.0  #: between the end of the output and that of the process
+_HELP_TIMEOUT_S = 60
+_FIRST_S = 1_000_000  #: Slurm takes no earlier "uts" for a time
+#: Letters behind each time: 22.05 has 19 characters for a time of ten digits (print_fields_date).
+_WORD_LETTERS = 9
+#: Jobs that one question names: enough to be few questions, few enough for slurmdbd.
+_NAMED = 100
+#: Columns that sacct makes of a job's steps.
+_OF_STEPS = frozenset({"TotalCPU", "UserCPU", "SystemCPU"})
 
 
 @contextmanager
@@ -137,14 +145,6 @@ def _first_line(complaints: IO[bytes]) -> str:
     return lines[0] if lines else "it gave no reason"
 
 
-_HELP_TIMEOUT_S = 60
-_FIRST_S = 1_000_000  #: Slurm takes no earlier "uts" for a time
-#: Letters behind each time: 22.05 has 19 characters for a time of ten digits (print_fields_date).
-_WORD_LETTERS = 9
-#: Jobs that one question names: enough to be few questions, few enough for slurmdbd.
-_NAMED = 100
-#: Columns that sacct makes of a job's steps.
-_OF_STEPS = frozenset({"TotalCPU", "UserCPU", "SystemCPU"})
 _Key = tuple[int, int]  # job id, submit time
 
 _log = logging.getLogger(__name__)

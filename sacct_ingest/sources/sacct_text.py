@@ -57,6 +57,21 @@ _SHAPES: Final = {
 }  # fmt: skip
 #: Delimiters in one record's texts; more of them are rather a lost line end.
 MOST_REJOINED: Final = 64
+#: Lines split at a time; one that is no whole record has only these looked at one by one.
+_BLOCK = 32
+_BEHIND_WORD = re.compile(r"([A-Za-z0-9]+)([^A-Za-z0-9]+)(?=[A-Za-z])")
+#: Characters and lines of a record; what is longer has lost its end.
+_MAX_RECORD = 2**20
+_MAX_LINES = 2000
+#: Lines of a quoted value; a quote that is open for longer is one of a job's own text.
+_MOST_QUOTED_LINES = 50
+_WINDOWS_END = re.compile(r"\r\n\Z")
+_FIX = (
+    "write the file with 'sacct -P -a -D --noconvert -o ALL', or say with -o and --delimiter what "
+    "stands in it"
+)
+#: Delimiters of the tables that other tools write; sacct's own is another.
+_OF_TABLES: Final = frozenset({",", ";", "\t"})
 
 
 def rejoiner(header: Sequence[str], delimiter: str) -> Rejoin:
@@ -106,21 +121,6 @@ def _fits(column: str, value: str) -> bool:
     return shape is None or shape.fullmatch(value) is not None
 
 
-#: Lines split at a time; one that is no whole record has only these looked at one by one.
-_BLOCK = 32
-_BEHIND_WORD = re.compile(r"([A-Za-z0-9]+)([^A-Za-z0-9]+)(?=[A-Za-z])")
-#: Characters and lines of a record; what is longer has lost its end.
-_MAX_RECORD = 2**20
-_MAX_LINES = 2000
-#: Lines of a quoted value; a quote that is open for longer is one of a job's own text.
-_MOST_QUOTED_LINES = 50
-_WINDOWS_END = re.compile(r"\r\n\Z")
-_FIX = (
-    "write the file with 'sacct -P -a -D --noconvert -o ALL', or say with -o and --delimiter what "
-    "stands in it"
-)
-
-
 def read_text(
     lines: Iterable[str],
     tally: Tally,
@@ -159,10 +159,6 @@ def read_text(
         source, len(header), delimiter, tally, rejoin, above=above, word=word, quoted=quoted
     )
     return runs_from_rows(rows, header, tally, cluster=cluster, delimiter=delimiter)
-
-
-#: Delimiters of the tables that other tools write; sacct's own is another.
-_OF_TABLES: Final = frozenset({",", ";", "\t"})
 
 
 def quoted_values(text: str, delimiter: str) -> list[str] | None:

@@ -37,6 +37,11 @@ _LIST_END = re.compile(r'\]\s*(?:\}\s*\Z|,\s*"(?:meta|errors|warnings|last_\w+)"
 _MARGIN: Final = 64
 
 _HEADER: Final = [name for name in names() if name in {*DB_JOB, *DB_STEP, *LIVE_JOB}]
+_NO_ID: Final = (
+    "JobIDRaw: no job_id; if this is a table of sacct's columns, write it as CSV, not as JSON"
+)
+_DB_JOB, _DB_STEP, _LIVE_JOB = (RowPlan(rows, _HEADER) for rows in (DB_JOB, DB_STEP, LIVE_JOB))
+_CLUSTER, _RAW_ID, _ID = map(_HEADER.index, ("Cluster", "JobIDRaw", "JobID"))
 
 
 def read_json(text: TextIO, tally: Tally, *, cluster: str = "") -> Iterator[JobRun]:
@@ -96,15 +101,6 @@ def _records(job: Any, cluster: str, tally: Tally, number: int) -> Iterator[list
         row[_ID] = f"{first[_ID]}.{row[_ID]}"
         take_unread(tally, "step", unread, number)
         yield row
-
-
-_NO_ID: Final = (
-    "JobIDRaw: no job_id; if this is a table of sacct's columns, write it as CSV, not as JSON"
-)
-
-
-_DB_JOB, _DB_STEP, _LIVE_JOB = (RowPlan(rows, _HEADER) for rows in (DB_JOB, DB_STEP, LIVE_JOB))
-_CLUSTER, _RAW_ID, _ID = map(_HEADER.index, ("Cluster", "JobIDRaw", "JobID"))
 
 
 class _Scanner:

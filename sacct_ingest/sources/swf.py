@@ -35,6 +35,8 @@ COLUMNS: Final = (
     *("Timelimit", "NNodes", "ReqNodes", "NCPUS", "ReqCPUS", "ReqMem", "MaxRSS", "TotalCPU"),
     *("JobName", "Elapsed"),
 )  # fmt: skip
+#: What the first fields of a line are: they identify and time the job.
+_REQUIRED: Final = ("JobID", "Submit", "wait", "Elapsed")
 
 
 def looks_like_swf(start: bytes) -> bool:
@@ -168,10 +170,6 @@ def _record(values: list[str], notes: _Notes) -> list[str]:
         "" if program == "0" else _label(program, "program"),
         _text(run),
     ]
-
-
-#: What the first fields of a line are: they identify and time the job.
-_REQUIRED: Final = ("JobID", "Submit", "wait", "Elapsed")
 
 
 def _required(name: str, text: str) -> float | None:

@@ -27,6 +27,14 @@ BATCH = 2000
 #: What `sacct_ingest.store.runs_of_job` finds out, and what others saw, is no part of a row.
 _LATER = ("part_of", "pieces", "inputs", "script_bag")
 _COLUMNS = [c.name for c in runs.columns if c.name not in _LATER]
+_EXISTING = sa.select(runs.c.id, runs.c.digest, runs.c.submit_s, runs.c.job_id)
+_MARK_KEY = ("cluster_", "submit_s_", "job_id_")
+_RESIZED = runs.c.state == JobState.RESIZING.value
+_MARK = (
+    sa.update(runs)
+    .where(*(runs.c[name.removesuffix("_")] == sa.bindparam(name) for name in _MARK_KEY))
+    .values(state=JobState.RESIZING.value)
+)
 
 
 def add_packed(engine: sa.Engine, given: Sequence[PackedRuns]) -> Stored:
@@ -114,9 +122,6 @@ def _existing(connection: sa.Connection, keys: Iterable[Key]) -> dict[Key, tuple
     return stored
 
 
-_EXISTING = sa.select(runs.c.id, runs.c.digest, runs.c.submit_s, runs.c.job_id)
-
-
 def _chosen(
     given: Sequence[PackedRuns], positions: _Positions, ids: Sequence[Sequence[int]]
 ) -> list[ChosenRuns]:
@@ -184,11 +189,4 @@ def _update() -> Any:
     return sa.update(runs).where(runs.c.id == sa.bindparam("id_")).values(values)
 
 
-_MARK_KEY = ("cluster_", "submit_s_", "job_id_")
-_RESIZED = runs.c.state == JobState.RESIZING.value
 _UPDATE = _update()
-_MARK = (
-    sa.update(runs)
-    .where(*(runs.c[name.removesuffix("_")] == sa.bindparam(name) for name in _MARK_KEY))
-    .values(state=JobState.RESIZING.value)
-)

@@ -57,6 +57,9 @@ _SET = (
     .where(runs.c.id == sa.bindparam("run_"))
     .values({name: sa.bindparam(f"{name}_") for name in _COPIED})
 )
+#: Mark of the time before which decisions were deleted on purpose.
+PRUNED: Final = "decisions pruned"
+_SAME = ("cluster", "uid", "user", "name", "work_dir", "account", "partition", "qos")
 
 
 def join(connection: sa.Connection) -> int:
@@ -382,9 +385,6 @@ def _copy(connection: sa.Connection, query: sa.Select[Any]) -> set[int]:
     return ids
 
 
-#: Mark of the time before which decisions were deleted on purpose.
-PRUNED: Final = "decisions pruned"
-_SAME = ("cluster", "uid", "user", "name", "work_dir", "account", "partition", "qos")
 _log = logging.getLogger(__name__)
 
 

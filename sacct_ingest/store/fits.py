@@ -20,6 +20,22 @@ _COLUMNS = [fits.c[name] for name in FitRow.__slots__]
 _OF_IDENTITY = sa.delete(fits).where(of_identity(fits))
 _BATCH = 500  #: rows in memory at a time
 _SHORTEST_KEY = 6  #: a key may be cut short, but not to where it says nothing
+_OF_RECORDED = of_identity(records)
+#: Level and key of what is pooled over all identities.
+SITE = ("site", "")
+#: The part of that which all tables rest on.
+BASIS = ("site", "basis")
+#: The past jobs that commands without runs are compared with, as JSON.
+NEIGHBOURS = ("site", "neighbours")
+#: When the pasts of the queues were made, seconds since the epoch, and of how many runs, as JSON.
+PASTS_MADE = ("site", "pasts made")
+#: Levels of what is held by cluster: errors of estimated waits, how jobs came to the queue, and
+#: what new jobs have to expect.
+WAITS, QUEUE, OUTLOOK = "waits", "queue", "outlook"
+#: Likewise: the nodes of each partition as Slurm has them, and as far as runs show them.
+NODES, SEEN_NODES = "nodes", "seen_nodes"
+#: Fields of jobs that nimod leaves alone for good: limits to plan with, node counts.
+CLOSED_LIMITS, CLOSED_COUNTS = "closed_limits", "closed_counts"
 
 
 class Fits(StoreTable):
@@ -166,24 +182,6 @@ class Standings(StoreTable):
 
 def _fit(row: sa.Row[Any]) -> FitRow:
     return FitRow(**{**row._mapping, "level": KeyLevel(row.level)})
-
-
-_OF_RECORDED = of_identity(records)
-#: Level and key of what is pooled over all identities.
-SITE = ("site", "")
-#: The part of that which all tables rest on.
-BASIS = ("site", "basis")
-#: The past jobs that commands without runs are compared with, as JSON.
-NEIGHBOURS = ("site", "neighbours")
-#: When the pasts of the queues were made, seconds since the epoch, and of how many runs, as JSON.
-PASTS_MADE = ("site", "pasts made")
-#: Levels of what is held by cluster: errors of estimated waits, how jobs came to the queue, and
-#: what new jobs have to expect.
-WAITS, QUEUE, OUTLOOK = "waits", "queue", "outlook"
-#: Likewise: the nodes of each partition as Slurm has them, and as far as runs show them.
-NODES, SEEN_NODES = "nodes", "seen_nodes"
-#: Fields of jobs that nimod leaves alone for good: limits to plan with, node counts.
-CLOSED_LIMITS, CLOSED_COUNTS = "closed_limits", "closed_counts"
 
 
 class Records(StoreTable):

@@ -21,6 +21,26 @@ MOST = 1000  #: rejected rows; the oldest go first
 _TEXT_LENGTH = 4000
 #: Mark of the last refit, whether there was anything new or not.
 REFITTED: Final = "refitted"
+#: Rows of a kind from which on all its counts are halved: what is old fades.
+MOST_COUNTED: Final = 2_000_000
+_KINDS: Final = ("job", "step")
+_BETWEEN: Final = ":"
+_OLDEST_FIRST = (rejects.c.seen_s, rejects.c.digest)
+#: What takes and gives back the lock; a database of its own on MariaDB, whose names are global.
+SERVERS = {
+    "postgresql": (
+        "SELECT CASE WHEN pg_try_advisory_lock(5140612) THEN 1 ELSE 0 END",
+        "SELECT 1 FROM pg_advisory_lock(5140612)",
+        "SELECT pg_advisory_unlock(5140612)",
+    ),
+    "mysql": (
+        "SELECT GET_LOCK(MD5(CONCAT('nimo ingest ', DATABASE())), 0)",
+        # About a year.
+        "SELECT GET_LOCK(MD5(CONCAT('nimo ingest ', DATABASE())), 31536000)",
+        "SELECT RELEASE_LOCK(MD5(CONCAT('nimo ingest ', DATABASE())))",
+    ),
+}
+SERVERS["mariadb"] = SERVERS["mysql"]
 
 
 class Watermarks(StoreTable):
@@ -122,18 +142,9 @@ class ValueCounts(StoreTable):
         return shares
 
 
-#: Rows of a kind from which on all its counts are halved: what is old fades.
-MOST_COUNTED: Final = 2_000_000
-_KINDS: Final = ("job", "step")
-_BETWEEN: Final = ":"
-
-
 def _counter_name(kind: str, column: str = "", fault: str = "") -> str:
     """Name of a counter, within its 32 characters: ``s:TotalCPU:overflowed``, ``s:`` of rows."""
     return f"{kind[0]}{_BETWEEN}{column}" + (f"{_BETWEEN}{fault}" if fault else "")
-
-
-_OLDEST_FIRST = (rejects.c.seen_s, rejects.c.digest)
 
 
 def _digest(row: RejectRow) -> str:
@@ -148,23 +159,6 @@ def _values(digest: str, row: RejectRow) -> dict[str, object]:
         "text": prose(row.text[:_TEXT_LENGTH]),
         "seen_s": row.read_s,
     }
-
-
-#: What takes and gives back the lock; a database of its own on MariaDB, whose names are global.
-SERVERS = {
-    "postgresql": (
-        "SELECT CASE WHEN pg_try_advisory_lock(5140612) THEN 1 ELSE 0 END",
-        "SELECT 1 FROM pg_advisory_lock(5140612)",
-        "SELECT pg_advisory_unlock(5140612)",
-    ),
-    "mysql": (
-        "SELECT GET_LOCK(MD5(CONCAT('nimo ingest ', DATABASE())), 0)",
-        # About a year.
-        "SELECT GET_LOCK(MD5(CONCAT('nimo ingest ', DATABASE())), 31536000)",
-        "SELECT RELEASE_LOCK(MD5(CONCAT('nimo ingest ', DATABASE())))",
-    ),
-}
-SERVERS["mariadb"] = SERVERS["mysql"]
 
 
 @contextmanager

@@ -27,6 +27,11 @@ RUNS_PER_KEY = 30
 _standing = runs.alias("standing")
 #: Pages given back to the file system at a time.
 _PAGES = 1000
+#: Table -> what has identities fitted anew of which rows go.
+_MARKS: dict[str, Callable[[sa.Connection, Sequence[Any]], None]] = {
+    "decisions": mark_decided,
+    "runs": mark_runs,
+}
 
 
 def prune(engine: sa.Engine, retention: RetentionTimes, *, dry_run: bool = False) -> list[Pruned]:
@@ -163,11 +168,6 @@ def _old_profiles(before_s: int, retention: RetentionTimes) -> sa.Select[Any]:
     return sa.select(at).distinct().where(at < before_s, at.not_in(newest)).order_by(at)
 
 
-#: Table -> what has identities fitted anew of which rows go.
-_MARKS: dict[str, Callable[[sa.Connection, Sequence[Any]], None]] = {
-    "decisions": mark_decided,
-    "runs": mark_runs,
-}
 #: Table -> a column of its key, and its values in what goes; in the order in which they go.
 TABLES: dict[str, tuple[sa.Column[Any], _Chosen]] = {
     "decisions": (decisions.c.decision_id, _older(decisions.c.at_s, decisions.c.decision_id)),

@@ -15,6 +15,16 @@ from sqlalchemy.types import UserDefinedType
 
 NAME_LENGTH: Final = 255  #: users, job names, clusters; slurmdbd's own tinytext
 KEY_LENGTH: Final = 560  #: the longest key: user/name
+OPTIONS: Final[dict[str, Any]] = {
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_bin",
+    "mariadb_engine": "InnoDB",
+    "mariadb_charset": "utf8mb4",
+    "mariadb_collate": "utf8mb4_bin",
+}
+#: Newest migration: a store with this revision is opened without loading Alembic.
+HEAD: Final = "0022"
 
 
 class _LongText(UserDefinedType[str]):
@@ -43,16 +53,6 @@ def number() -> sa.BigInteger:
     return sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
-OPTIONS: Final[dict[str, Any]] = {
-    "mysql_engine": "InnoDB",
-    "mysql_charset": "utf8mb4",
-    "mysql_collate": "utf8mb4_bin",
-    "mariadb_engine": "InnoDB",
-    "mariadb_charset": "utf8mb4",
-    "mariadb_collate": "utf8mb4_bin",
-}
-
-
 @lru_cache(maxsize=4096)
 def indexed(text: str, length: int = NAME_LENGTH) -> str:
     """Text for a short, indexed column.
@@ -66,9 +66,6 @@ def prose(text: str) -> str:
     """Text for a column of any length: PostgreSQL takes no NUL."""
     return text.replace("\0", "") if "\0" in text else text
 
-
-#: Newest migration: a store with this revision is opened without loading Alembic.
-HEAD: Final = "0022"
 
 metadata = sa.MetaData()
 

@@ -31,6 +31,10 @@ _NOTE = re.compile(
 
 
 _DECISION_ID = re.compile(r"(?:^|\s)NIMO1:([0-9a-f]{12}):")
+_PAYLOAD = re.compile(r"(?:^|\s)JS1:(H4sI[A-Za-z0-9+/]+={0,2})(?=\s|$)")
+_GZIP = 16 + zlib.MAX_WBITS
+#: Ten thousand nodes have less; no more is unpacked.
+_MOST_BYTES = 16 << 20
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,12 +123,6 @@ def decision_id_in(admin_comment: str) -> str:
         return ""
     ids: list[str] = _DECISION_ID.findall(admin_comment)
     return ids[-1] if ids else ""
-
-
-_PAYLOAD = re.compile(r"(?:^|\s)JS1:(H4sI[A-Za-z0-9+/]+={0,2})(?=\s|$)")
-_GZIP = 16 + zlib.MAX_WBITS
-#: Ten thousand nodes have less; no more is unpacked.
-_MOST_BYTES = 16 << 20
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,6 +37,7 @@ _NAMED = 5  #: nodes that are named, at most
 _SINFO_S = 2.0  #: that sinfo is waited for
 #: When Slurm would start the job of ``--test-only``.
 START = re.compile(r"Job \d+ to start at (\d+)\b")
+_STDIN = ("", "-")
 
 
 class EstimateRequest(NamedTuple):
@@ -170,9 +171,6 @@ class StartEstimateCache:
             }
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
-
-
-_STDIN = ("", "-")
 
 
 def submission_of(words: Sequence[str], script_text: str) -> EstimateRequest:

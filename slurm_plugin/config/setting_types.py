@@ -19,6 +19,8 @@ HighShare = Annotated[float, msgspec.Meta(gt=0.5, lt=1)]
 #: A shell pattern, several, or ``@FILE`` with one on each line.
 Patterns = str | tuple[str, ...]
 NodeRange = Annotated[str, msgspec.Meta(pattern=r"^[1-9][0-9]*-[1-9][0-9]*$")]
+PORT: Final = 7734
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(\d{1,5}))?")
 
 
 class Mode(StrEnum):
@@ -147,10 +149,6 @@ class Auth(StrEnum):
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A mapping of the file: unknown keys are errors."""
-
-
-PORT: Final = 7734
-_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(\d{1,5}))?")
 
 
 class Address(NamedTuple):

@@ -12,6 +12,14 @@ from pathlib import Path
 SYSTEM_FILE = Path("/etc/nimo/nimo.yaml")
 SOCKET = "/run/nimo/nimod.sock"
 _LINE = re.compile(r"socket[ \t]*:[ \t]+(/[\w./+-]*)[ \t]*(?:#.*)?")
+_PACKAGE = Path(__file__).parents[1]
+#: Folder of the Lua hooks.
+HOOKS = _PACKAGE / "lua"
+#: Folder of samples and units: in the package where it is installed, beside it in a checkout.
+ETC = _PACKAGE / "etc" if (_PACKAGE / "etc").is_dir() else _PACKAGE.parent / "etc"
+#: Hooks that Slurm loads by name; a site may have its own.
+ENTRIES = ("cli_filter.lua", "job_submit.lua")
+_LOADS_NIMO = re.compile(r"\brequire[,(\s]*\"nimo(?:_\w+)?\"")
 
 
 def find(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -70,18 +78,6 @@ def _text(file: Path) -> str | None:
 
 def _lines_with(word: str, text: str) -> list[str]:
     return [line for line in text.splitlines() if word in line and not line.startswith("#")]
-
-
-_PACKAGE = Path(__file__).parents[1]
-
-#: Folder of the Lua hooks.
-HOOKS = _PACKAGE / "lua"
-#: Folder of samples and units: in the package where it is installed, beside it in a checkout.
-ETC = _PACKAGE / "etc" if (_PACKAGE / "etc").is_dir() else _PACKAGE.parent / "etc"
-#: Hooks that Slurm loads by name; a site may have its own.
-ENTRIES = ("cli_filter.lua", "job_submit.lua")
-
-_LOADS_NIMO = re.compile(r"\brequire[,(\s]*\"nimo(?:_\w+)?\"")
 
 
 def place(folder: Path, hook: str) -> Path:

@@ -16,6 +16,18 @@ from slurm_plugin.text.formatting import did_you_mean
 
 _Made = TypeVar("_Made")
 _DEEP = "its values are nested too deeply to be read"
+#: What msgspec calls kinds of values -> what people do.
+_KINDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "nothing",
+}
+#: A step of a place: a field, an index of a list, or ``...`` for some value of a mapping.
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
 
 def read_text(path: Path) -> str:
@@ -153,18 +165,6 @@ def _explain(message: str, data: Any, kind: Any, at: str) -> str:
     return f"{path}: {_in_words(reason)}" if path else _in_words(reason)
 
 
-#: What msgspec calls kinds of values -> what people do.
-_KINDS = {
-    "str": "text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "a mapping",
-    "null": "nothing",
-}
-
-
 def _in_words(reason: str) -> str:
     """Say what to give.
 
@@ -177,10 +177,6 @@ def _in_words(reason: str) -> str:
 
     text = re.sub(r"`([^`]+)`", kinds, reason)
     return text.replace("Expected ", "give ", 1).replace(", got ", ", not ", 1)
-
-
-#: A step of a place: a field, an index of a list, or ``...`` for some value of a mapping.
-_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
 
 def _resolve(place: str, value: Any, kind: Any) -> tuple[str, Any, list[Any]]:

@@ -47,6 +47,9 @@ from slurm_plugin.slurm.supply import Supply
 _Item = TypeVar("_Item")
 #: Of a submission.  An honest one takes under 1 ms; the hooks give up after 20.
 SUBMISSION_S = 0.01
+_MOST_SIZE = 8 << 20  #: most characters of cached requests
+_LEAST_SIZE = 4096  #: fewest that one counts, with what follows from it
+_ALL_BUT_ARGV = attrgetter(*(name for name in Job.__struct_fields__ if name != "argv"))
 
 
 class BudgetSpent(Exception):  # noqa: N818 - a state, not an error
@@ -121,9 +124,6 @@ Work = Callable[[], None]
 #: Does the first, which takes long, in the background, and then the second where answers are made.
 Later = Callable[[Work, Work], None]
 
-_MOST_SIZE = 8 << 20  #: most characters of cached requests
-_LEAST_SIZE = 4096  #: fewest that one counts, with what follows from it
-_ALL_BUT_ARGV = attrgetter(*(name for name in Job.__struct_fields__ if name != "argv"))
 #: What follows from a request as long as settings and tables hold.
 _Requested = tuple[Identity, JobSettings, Request, PredictionTable | None]
 _RequestCache = TextCache[tuple[object, ...], _Requested]

@@ -31,6 +31,10 @@ UNBOUNDED = 2**31  #: most nodes of a request that names no most
 
 #: From 24.11 on ``-c 2`` says this too.
 _CPUS_PER_TASK = re.compile(r"^cpu[:=]\d+$")
+#: Other counts that a user completed a script on, from which on its count may be another.
+_PROOFS = 2
+#: Requests whose jobs are not what the prediction is about, or that are to be left alone.
+_UNTIMED = frozenset({Reason.OPTED_OUT, Reason.HET})
 
 
 class CountRange(msgspec.Struct, frozen=True):
@@ -206,10 +210,6 @@ def _segment_of(one: SubmittedJob) -> int:
     return lcm(segment, groups // gcd(groups, job.ntasks_per_node))
 
 
-#: Other counts that a user completed a script on, from which on its count may be another.
-_PROOFS = 2
-
-
 def proven_counts(table: PredictionTable, own: int) -> tuple[int, ...]:
     """List the counts that a job of ``own`` nodes may get: what its user completed it on.
 
@@ -372,10 +372,6 @@ def distrust(
     if table.runs < own_runs:
         return Reason.FEW_OWN_RUNS
     return Reason.OUT_OF_BAND if off and site.trust is types.Trust.AUTO else None
-
-
-#: Requests whose jobs are not what the prediction is about, or that are to be left alone.
-_UNTIMED = frozenset({Reason.OPTED_OUT, Reason.HET})
 
 
 def _orders(job: Job, tag: Tag | None, settings: JobSettings) -> bool:

@@ -28,6 +28,12 @@ _WORTH, _MORE_WORTH = 0.005, 0.02
 _LATER = 20
 #: Spread of a count's run time over that of a known one, from which on a try tells something.
 _UNSURE = 0.05
+#: A try counts for this long even where no view shows its job: slurmctld may be slow to take it.
+UNLISTED_S = 5.0
+#: A try of which nothing came does not count any more, seconds.
+_FORGOTTEN_S = 7 * 86_400.0
+_MOST = 4096
+_DAY_S, _MOST_COUNTS = 86_400.0, 64
 
 
 class TriedCount(NamedTuple):
@@ -143,14 +149,6 @@ def _gain(best: Sequence[float], other: Sequence[float]) -> float:
     """Share of the best cost that another count is expected to save where it is better."""
     saved = (max(one - two, 0.0) for one, two in zip(best, other, strict=True))
     return fmean(saved) / fmean(best)
-
-
-#: A try counts for this long even where no view shows its job: slurmctld may be slow to take it.
-UNLISTED_S = 5.0
-#: A try of which nothing came does not count any more, seconds.
-_FORGOTTEN_S = 7 * 86_400.0
-_MOST = 4096
-_DAY_S, _MOST_COUNTS = 86_400.0, 64
 
 
 @dataclass(frozen=True, slots=True)

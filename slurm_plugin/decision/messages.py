@@ -35,6 +35,29 @@ UNTRUSTED = (Reason.OUT_OF_BAND, Reason.DISTRUSTED, Reason.OTHERS_RUNS)
 #: Fewest runs whose use of GPUs says what is enough.
 _FEWEST_GPU_RUNS = 3
 _MIB = 2**20
+#: Problems that the verdict tells already.
+_TOLD_OTHERWISE = frozenset({"no_identity"})
+#: Problems of another count than those that ran: where there is nothing to scale they say nothing.
+_OF_SCALING = _TOLD_OTHERWISE | {
+    *("no_curve", "special_counts", "declining_or_anomaly", "declining", "anomaly", "stepwise"),
+    *("high_fitting_error", "linear_section", "alternative_fit", "disagreement", "two_sizes"),
+    *("undecided", "not_run", "layouts"),
+}
+#: What a job has, or lacks, that no run of its work did.
+_OF_THE_JOB = frozenset({"no_size", "edited_script", "new_input", "new_work_dir"})
+#: Problems of runs that did not do their work come before all others, then a run time without end.
+_URGENT = ("unfinished", "failed_steps", "unbounded", "cut_off", "cut_short")
+_OPENINGS = {
+    Verdict.RELIABLE: "The prediction is reliable",
+    Verdict.DOUBTFUL: "The prediction is doubtful",
+    Verdict.REFUSED: "There are too few runs for a prediction",
+}
+_DEGREES = {
+    Verdict.RELIABLE: "reliable",
+    Verdict.DOUBTFUL: "doubtful",
+    Verdict.REFUSED: "not reliable enough",
+}
+_GUESSED = {"name": "your jobs of this name with another command", "user": "all your jobs"}
 
 
 def at_submission(decision: Decision, request: Request) -> str:
@@ -156,20 +179,6 @@ def time_options(limits: TimeLimits | None) -> str:
         return ""
     least = f" --time-min={slurm_time(limits.least_s)}" if limits.least_s else ""
     return f"--time={slurm_time(limits.limit_s)}{least}"
-
-
-#: Problems that the verdict tells already.
-_TOLD_OTHERWISE = frozenset({"no_identity"})
-#: Problems of another count than those that ran: where there is nothing to scale they say nothing.
-_OF_SCALING = _TOLD_OTHERWISE | {
-    *("no_curve", "special_counts", "declining_or_anomaly", "declining", "anomaly", "stepwise"),
-    *("high_fitting_error", "linear_section", "alternative_fit", "disagreement", "two_sizes"),
-    *("undecided", "not_run", "layouts"),
-}
-#: What a job has, or lacks, that no run of its work did.
-_OF_THE_JOB = frozenset({"no_size", "edited_script", "new_input", "new_work_dir"})
-#: Problems of runs that did not do their work come before all others, then a run time without end.
-_URGENT = ("unfinished", "failed_steps", "unbounded", "cut_off", "cut_short")
 
 
 def _urgency(problem: Problem) -> int:
@@ -294,19 +303,6 @@ def _without_curve(table: PredictionTable) -> str:
 def sentence(text: str) -> str:
     """Make a sentence of a text."""
     return f"{text[0].upper()}{text[1:]}."
-
-
-_OPENINGS = {
-    Verdict.RELIABLE: "The prediction is reliable",
-    Verdict.DOUBTFUL: "The prediction is doubtful",
-    Verdict.REFUSED: "There are too few runs for a prediction",
-}
-_DEGREES = {
-    Verdict.RELIABLE: "reliable",
-    Verdict.DOUBTFUL: "doubtful",
-    Verdict.REFUSED: "not reliable enough",
-}
-_GUESSED = {"name": "your jobs of this name with another command", "user": "all your jobs"}
 
 
 def guessed_from(table: PredictionTable) -> str:

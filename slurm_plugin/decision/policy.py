@@ -30,6 +30,15 @@ from slurm_plugin.protocol.reasons import MISSED, Reason
 from slurm_plugin.slurm.supply import Supply
 from slurm_plugin.text.formatting import clock, percent
 
+_REASONS = {
+    DeadlineVerdict.WAIT: Reason.DEADLINE_UNSURE,
+    DeadlineVerdict.LIMIT: Reason.DEADLINE_LIMIT,
+    DeadlineVerdict.RUN: Reason.DEADLINE_MISSED,
+}
+#: A proposed deadline still holds when it is pasted that much later.
+_PASTED_S = 300.0
+_SUREST = 0.99  #: highest chance that is said
+
 
 class Action(StrEnum):
     """What is to be done with the job."""
@@ -37,13 +46,6 @@ class Action(StrEnum):
     KEEP = "keep"
     SET = "set"
     REFUSE = "refuse"
-
-
-_REASONS = {
-    DeadlineVerdict.WAIT: Reason.DEADLINE_UNSURE,
-    DeadlineVerdict.LIMIT: Reason.DEADLINE_LIMIT,
-    DeadlineVerdict.RUN: Reason.DEADLINE_MISSED,
-}
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -346,11 +348,6 @@ def limits_to_ask(option: Option, request: Request) -> TimeLimits | None:
     own = request.asked_limit_s or request.limit_s
     limit_s = option.limit_s
     return TimeLimits(limit_s) if own and limit_s and limit_s > own else None
-
-
-#: A proposed deadline still holds when it is pasted that much later.
-_PASTED_S = 300.0
-_SUREST = 0.99  #: highest chance that is said
 
 
 def remedies(situation: Situation, others: Iterable[Supply], decided: Decision) -> tuple[str, ...]:

@@ -31,6 +31,15 @@ from slurm_plugin.slurm.cluster_state import NodeRules, Partition
 from slurm_plugin.slurm.footprint import Footprint, footprint, gpu_count, gpu_type_of
 
 _Resources = TypeVar("_Resources", bound=ResourceRequest)
+_TRES = ("tres_per_job", "tres_per_node", "tres_per_task", "tres_per_socket")
+#: GPUs in a request, without a type.
+_ANY_GPUS = re.compile(r"(?<![^,/:])gpu(?:[:=](\d+))?(?=,|$)")
+_GPU_OPTIONS = {
+    "tres_per_job": "gpus",
+    "tres_per_node": "gpus-per-node",
+    "tres_per_task": "gpus-per-task",
+    "tres_per_socket": "gpus-per-socket",
+}
 
 
 class SizeOption(StrEnum):
@@ -334,9 +343,6 @@ def ranks_of_gpus(job: ResourceRequest, table: PredictionTable) -> int:
     return 0 if tasks < 2 or not gpus or tasks % gpus else tasks // gpus
 
 
-_TRES = ("tres_per_job", "tres_per_node", "tres_per_task", "tres_per_socket")
-
-
 def _gpu_field(job: ResourceRequest) -> str:
     return next((name for name in _TRES if "gpu" in getattr(job, name)), "tres_per_node")
 
@@ -398,16 +404,6 @@ def layouts_of(asked: AskedSizes) -> tuple[Layout, ...]:
     if of_node[0].cpus or each:
         return of_node
     return (*of_node, Layout(in_all=True, gpus=all_gpus, gpu_type=named))
-
-
-#: GPUs in a request, without a type.
-_ANY_GPUS = re.compile(r"(?<![^,/:])gpu(?:[:=](\d+))?(?=,|$)")
-_GPU_OPTIONS = {
-    "tres_per_job": "gpus",
-    "tres_per_node": "gpus-per-node",
-    "tres_per_task": "gpus-per-task",
-    "tres_per_socket": "gpus-per-socket",
-}
 
 
 def with_gpu_type(job: AllocationRequest, gpu_type: str) -> AllocationRequest:

@@ -14,6 +14,15 @@ from msgspec import structs
 
 from sacct_ingest.records import JobState, StepRun
 
+CLUSTER = "pine"
+NODES = 32
+CORES = 48
+_DAY_S = 86_400
+_FIRST_UID = 1001
+_SHUFFLED_HOURS = (9, 10, 11, 13, 14, 15, 16, 17, 18, 20, 22, 2)
+_TROUBLES = (JobState.FAILED, JobState.CANCELLED, JobState.OUT_OF_MEMORY, JobState.NODE_FAIL)
+_TROUBLE_WEIGHTS = (6, 4, 1, 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Application:
@@ -118,16 +127,6 @@ def _of_others() -> tuple[Application, ...]:
             noise=0.3, partition="short", limit_min=60, trouble=0.2,
         ),
     )  # fmt: skip
-
-
-CLUSTER = "pine"
-NODES = 32
-CORES = 48
-_DAY_S = 86_400
-_FIRST_UID = 1001
-_SHUFFLED_HOURS = (9, 10, 11, 13, 14, 15, 16, 17, 18, 20, 22, 2)
-_TROUBLES = (JobState.FAILED, JobState.CANCELLED, JobState.OUT_OF_MEMORY, JobState.NODE_FAIL)
-_TROUBLE_WEIGHTS = (6, 4, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ _MEBIBYTES = 192_000
 _CPUS = 48
 #: Lines of ``scontrol show config``.
 _SETTINGS = f"ClusterName = {history.CLUSTER}\nSLURM_VERSION = 26.05.5"
+DELIMITER = "\x1f"
+HISTORY = "sacct.txt"
 
 
 def write_stand_ins(
@@ -132,9 +134,6 @@ def partitions() -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-DELIMITER = "\x1f"
-
-
 def sacct_text(jobs: Iterable[MadeJob]) -> Iterator[str]:
     """Lines as ``SLURM_TIME_FORMAT=%s sacct -a -D -P --delimiter=`` *FS* prints them.
 
@@ -198,9 +197,6 @@ def _line(job: MadeJob, step: StepRun | None) -> str:
         of_job(job) if step is None else of_step(job, step) for of_job, of_step in _COLUMNS.values()
     )
     return DELIMITER.join(str(field) for field in fields) + "\n"
-
-
-HISTORY = "sacct.txt"
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,39 @@ from slurm_plugin.protocol.decision_messages import Answer
 from slurm_plugin.protocol.reasons import Reason
 from slurm_plugin.text.formatting import table
 
+_AFTER = "sacct-after.txt"
+#: What a report begins with: in four sentences all that follows.
+_REPORT_LINES = 8
+_WORDS = {reason.value: reason.text for reason in Reason}
+_FIRST_ID = 900_000  #: job ids of the demo's own submissions
+_BEGINNING = """\
+NIMO for Slurm on a simulated cluster of 32 nodes.  Made up: two months of accounting
+({folder}/sacct.txt), Slurm's commands ({folder}/bin), and how jobs run."""
+_INGEST = "1. Read the history.  On a cluster 'nimo ingest' asks sacct for it."
+_FIT = "2. Fit run time over node counts, for each application."
+_PREDICT = "   The prediction for one application:"
+_SERVE = "3. nimod has the tables in memory, and answers sbatch's hooks and nimo-advise."
+_ADVISE = "4. Ask before submitting.  What should this job ask for?"
+_DEADLINE = "   No node count meets this deadline.  The exit status says so to scripts:"
+_UNSURE = "   This application ran on two node counts only, which is enough for advice:"
+_SUBMIT = """\
+5. Submit twelve jobs, on a quiet day.  NIMO may change jobs that leave the node count open, and
+   those whose user completed a better count (mode: enforce; a site begins with 'observe')."""
+_OUTCOME = "6. The jobs run.  The next ingest compares each with what was predicted."
+_REPORT = "7. What did it bring, and how far off were the predictions?"
+_LEARN = """\
+8. An application that never ran; its script asks for a range of nodes.  After each job the
+   accounting is read and fitted again, as timers do at a site.  What sbatch prints:"""
+_LEARNT = "   After four submissions it is known what each count means:"
+_END = """\
+nimod goes on for eight hours ('nimo demo --stop --directory {folder}' ends it).  Try it, or the
+tutorials (docs/tutorial-user.md, docs/tutorial-admin.md), whose commands all work there:
+
+  . {environment}; cd {folder}
+  nimo-advise membrane.sh       what should it ask for?
+  sbatch heat.sh                four times: it learns a new application
+  nimo demo --all               every step of this tour; 'make cluster' has a real Slurm"""
+
 
 @dataclass(frozen=True, slots=True)
 class Narrator:
@@ -107,41 +140,6 @@ class Narrator:
 def _argv(command: Sequence[str]) -> list[str]:
     call = f"import sys; from {MODULES[command[0]]} import main; sys.exit(main())"
     return [sys.executable, "-c", call, *command[1:]]
-
-
-_AFTER = "sacct-after.txt"
-#: What a report begins with: in four sentences all that follows.
-_REPORT_LINES = 8
-_WORDS = {reason.value: reason.text for reason in Reason}
-_FIRST_ID = 900_000  #: job ids of the demo's own submissions
-
-_BEGINNING = """\
-NIMO for Slurm on a simulated cluster of 32 nodes.  Made up: two months of accounting
-({folder}/sacct.txt), Slurm's commands ({folder}/bin), and how jobs run."""
-_INGEST = "1. Read the history.  On a cluster 'nimo ingest' asks sacct for it."
-_FIT = "2. Fit run time over node counts, for each application."
-_PREDICT = "   The prediction for one application:"
-_SERVE = "3. nimod has the tables in memory, and answers sbatch's hooks and nimo-advise."
-_ADVISE = "4. Ask before submitting.  What should this job ask for?"
-_DEADLINE = "   No node count meets this deadline.  The exit status says so to scripts:"
-_UNSURE = "   This application ran on two node counts only, which is enough for advice:"
-_SUBMIT = """\
-5. Submit twelve jobs, on a quiet day.  NIMO may change jobs that leave the node count open, and
-   those whose user completed a better count (mode: enforce; a site begins with 'observe')."""
-_OUTCOME = "6. The jobs run.  The next ingest compares each with what was predicted."
-_REPORT = "7. What did it bring, and how far off were the predictions?"
-_LEARN = """\
-8. An application that never ran; its script asks for a range of nodes.  After each job the
-   accounting is read and fitted again, as timers do at a site.  What sbatch prints:"""
-_LEARNT = "   After four submissions it is known what each count means:"
-_END = """\
-nimod goes on for eight hours ('nimo demo --stop --directory {folder}' ends it).  Try it, or the
-tutorials (docs/tutorial-user.md, docs/tutorial-admin.md), whose commands all work there:
-
-  . {environment}; cd {folder}
-  nimo-advise membrane.sh       what should it ask for?
-  sbatch heat.sh                four times: it learns a new application
-  nimo demo --all               every step of this tour; 'make cluster' has a real Slurm"""
 
 
 def tour(

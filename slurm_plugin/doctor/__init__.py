@@ -11,6 +11,11 @@ from slurm_plugin.doctor import hooks_checks, nimo_checks, slurm_checks
 from slurm_plugin.doctor.installation import Finding, FindingState, Installation, skipped
 
 __all__ = ["CHECKS", "Finding", "FindingState", "Installation", "examine"]
+#: Checks on a login node: what users' commands and the relay need.
+_THERE = (
+    *("configuration", "munge", "slurmctld", "security", "clock", "cli_filter", "hook files"),
+    *("hook syntax", "Lua modules", "hook settings", "forwarding", "socket"),
+)
 
 
 class Need(StrEnum):
@@ -58,11 +63,6 @@ CHECKS = (
 )
 
 
-#: Checks on a login node: what users' commands and the relay need.
-_THERE = (
-    *("configuration", "munge", "slurmctld", "security", "clock", "cli_filter", "hook files"),
-    *("hook syntax", "Lua modules", "hook settings", "forwarding", "socket"),
-)
 LOGIN_NODE_CHECKS = (
     *(check for check in CHECKS if check.name in _THERE),
     Check("relay", nimo_checks.relay),

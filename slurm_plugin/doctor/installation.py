@@ -14,6 +14,18 @@ from sacct_ingest.errors import NimoError, SlurmError
 from slurm_plugin.config.settings import Config
 from slurm_plugin.slurm.slurm_conf import CONFIG
 
+_LINE = re.compile(r"^(\w+)\s*= ?(.*?)\s*$", re.MULTILINE)
+_SLURM_CONF = "/etc/slurm/slurm.conf"
+#: Parameter -> word that has to be in its list.
+_WORDS = {
+    "JobSubmitPlugins": "lua",
+    "CliFilterPlugins": "lua",
+    "AccountingStoreFlags": "job_comment",
+}
+_GATHERING = "JobAcctGatherType"
+#: Where and how a line of slurm.conf takes effect.
+CONF_FIX = "in slurm.conf, then: scontrol reconfigure"
+
 
 class FindingState(StrEnum):
     """Severity of a finding."""
@@ -55,9 +67,6 @@ def skipped(message: str) -> Finding:
 
 #: Runs a command and gives its text; raises SlurmError.
 Run = Callable[[Sequence[str]], str]
-
-_LINE = re.compile(r"^(\w+)\s*= ?(.*?)\s*$", re.MULTILINE)
-_SLURM_CONF = "/etc/slurm/slurm.conf"
 
 
 @dataclass(frozen=True)
@@ -131,17 +140,6 @@ def words(value: str) -> list[str]:
     ['all_partitions', 'lua']
     """
     return [word for word in value.split(",") if word and word != "(null)"]
-
-
-#: Parameter -> word that has to be in its list.
-_WORDS = {
-    "JobSubmitPlugins": "lua",
-    "CliFilterPlugins": "lua",
-    "AccountingStoreFlags": "job_comment",
-}
-_GATHERING = "JobAcctGatherType"
-#: Where and how a line of slurm.conf takes effect.
-CONF_FIX = "in slurm.conf, then: scontrol reconfigure"
 
 
 def line(slurm: Mapping[str, str], parameter: str) -> str:

@@ -29,6 +29,13 @@ _TIMEOUT_S = 2.0
 _AS_NIMO = "sudo -u nimo nimo"
 _SKEW_S = 5.0
 _OLD_S = 2 * 86400  #: a nightly ingest that was missed once is no news, twice is
+#: Share of rows from which on odd values of a column are worth a word.
+_MANY_ODD = 0.01
+_ODD_FIXES = {
+    Fault.OVERFLOWED: "there is nothing to do in NIMO; a newer Slurm may give the right values",
+    Fault.UNREADABLE: f"{_AS_NIMO} ingest; it shows such a value",
+    Fault.CONTRADICTED: "check its unit against docs/sources.md",
+}
 
 
 def configuration(installation: Installation) -> Iterator[Finding]:
@@ -162,15 +169,6 @@ def values(installation: Installation) -> Iterator[Finding]:
     for (kind, column, fault), share in sorted(many.items(), key=itemgetter(1), reverse=True):
         said = f"{column} {Fault(fault).words} in {percent(share)} of {kind}s"
         yield warning(f"{said}: NIMO does not use these", _ODD_FIXES[Fault(fault)])
-
-
-#: Share of rows from which on odd values of a column are worth a word.
-_MANY_ODD = 0.01
-_ODD_FIXES = {
-    Fault.OVERFLOWED: "there is nothing to do in NIMO; a newer Slurm may give the right values",
-    Fault.UNREADABLE: f"{_AS_NIMO} ingest; it shows such a value",
-    Fault.CONTRADICTED: "check its unit against docs/sources.md",
-}
 
 
 def _age(command: str, at_s: float | None, now_s: float) -> Finding:

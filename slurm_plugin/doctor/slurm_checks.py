@@ -32,6 +32,14 @@ _CLOCK = re.compile(r"^Configuration data as of (\d+)", re.MULTILINE)
 
 #: Units of slurmdbd.conf(5), in days.
 _UNITS = {"hour": 1 / 24, "day": 1.0, "month": 30.0, "year": 365.0}
+_HOW = "see 'Limits to plan with' in docs/install.md"
+#: The first job asks for ten minutes, is planned with one, and takes more than that.
+_FIRST = ("-t10", "--time-min=1", "--wrap", "sleep 75")
+_JOB = ("sbatch", "--parsable", "-N1", "--exclusive", "--chdir=/", "-o/dev/null", "-Jnimo-doctor")
+_START_S, _END_S, _PAUSE_S = 120.0, 180.0, 2.0
+#: Its end as it is planned: after a minute or two, or after ten.
+_SOON_S = 300.0
+_RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED")
 
 
 def munge(installation: Installation) -> Iterator[Finding]:
@@ -183,15 +191,6 @@ def _slurmdbd_settings(installation: Installation) -> dict[str, str]:
     return read_pairs(text.partition("SlurmDBD configuration:")[2]) if isinstance(text, str) else {}
 
 
-_HOW = "see 'Limits to plan with' in docs/install.md"
-#: The first job asks for ten minutes, is planned with one, and takes more than that.
-_FIRST = ("-t10", "--time-min=1", "--wrap", "sleep 75")
-_JOB = ("sbatch", "--parsable", "-N1", "--exclusive", "--chdir=/", "-o/dev/null", "-Jnimo-doctor")
-_START_S, _END_S, _PAUSE_S = 120.0, 180.0, 2.0
-#: Its end as it is planned: after a minute or two, or after ten.
-_SOON_S = 300.0
-
-
 def limits(installation: Installation) -> Iterator[Finding]:
     """Slurm plans with limits that end no job, where the settings want that."""
     config = installation.settings
@@ -262,9 +261,6 @@ def _outcome(run: Run, ids: list[str], pause: Callable[[float], None]) -> Iterat
             f"limit of {ended['TimeLimit']}",
             "take time_limit.soft off, then: nimo limits --restore",
         )
-
-
-_RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED")
 
 
 def _said(installation: Installation) -> SlurmConf:

@@ -19,6 +19,13 @@ from sacct_ingest.records import DecisionRow
 from sacct_ingest.store.rows import RunRow
 
 _NORMAL = NormalDist()
+#: Levels at which the share of runs inside is reported.
+LEVELS = (0.5, 0.9, 0.95)
+_EXACT = 32  #: ratios
+_STEPS = 200  #: bins of the others for each factor of e
+_ROUNDING = 1e-9
+#: Limits between the bins of histograms, of actual over predicted.
+EDGES = tuple(2.0 ** (i / 4) for i in range(-8, 9))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,13 +123,6 @@ def predicted_for(
     return requested_s, None, None
 
 
-#: Levels at which the share of runs inside is reported.
-LEVELS = (0.5, 0.9, 0.95)
-_EXACT = 32  #: ratios
-_STEPS = 200  #: bins of the others for each factor of e
-_ROUNDING = 1e-9
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
     """Share of runs inside the interval that ``nominal`` of them should be inside."""
@@ -146,10 +146,6 @@ class Accuracy:
     beyond: float | None  #: share of those that took longer than its upper end
     coverage: tuple[Coverage, ...] = ()
     histogram: tuple[int, ...] = ()  #: runs by actual / predicted; see `EDGES`
-
-
-#: Limits between the bins of histograms, of actual over predicted.
-EDGES = tuple(2.0 ** (i / 4) for i in range(-8, 9))
 
 
 @dataclass(slots=True)

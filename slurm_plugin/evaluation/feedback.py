@@ -42,6 +42,41 @@ if TYPE_CHECKING:
 
     _Pairs = list[tuple[DecisionRow, RunRow]]
 
+#: Watermark of the last pass.
+_STANDINGS = "standings"
+#: Decisions read for each run that counts: others have no prediction, or failed.
+_SPARE = 8
+#: So many broken promises, or more, are taken for chance where that is as likely.
+_CHANCE = 0.05
+#: Watermark of the last pass.
+_MEMORY = "memory"
+#: How far behind a watermark runs are looked at again: accounting is late.
+_OVERLAP_S = 86_400.0
+#: Newest decisions of an application that are looked at.
+_NEWEST = 100
+#: States of runs that may have lacked memory.
+_SHORT = [one for one in JobState if one is JobState.OUT_OF_MEMORY or one.may_lack_memory]
+#: Those in which such a job can run again; scontrol ends one that runs.
+_ENDED = frozenset(state.value for state in _SHORT if state.final)
+_MIB = 2**20
+_TIMEOUT_S = 30.0
+#: slurmctld forgets jobs that ended longer ago, as a rule after five minutes (``MinJobAge``).
+_RECENT_S = 3600.0
+#: Asks whether a job would be taken; nimod decides and records nothing for it.
+_TEST = ("sbatch", "--test-only", "--chdir=/", f"--comment={ESTIMATE_COMMENT}")
+#: What scontrol shows of a job, and the option that asks for it.
+_OPTIONS = {
+    "Account": "--account",
+    "Partition": "--partition",
+    "QOS": "--qos",
+    "Reservation": "--reservation",
+    "NumNodes": "--nodes",
+    "NumTasks": "--ntasks",
+    "CPUs/Task": "--cpus-per-task",
+    "TimeLimit": "--time",
+}
+_UNSET = (None, "(null)", "N/A", "")
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -74,14 +109,6 @@ def judge(outcomes: Iterable[Comparison], band: config.Band, *, off: bool) -> St
     low = share * min(-wide, below)
     high = share * max(wide, above)
     return Standing(not low <= middle <= high, exp(middle), len(last), exp(low), exp(high))
-
-
-#: Watermark of the last pass.
-_STANDINGS = "standings"
-#: Decisions read for each run that counts: others have no prediction, or failed.
-_SPARE = 8
-#: So many broken promises, or more, are taken for chance where that is as likely.
-_CHANCE = 0.05
 
 
 def judge_applications(store: Store, site: config.Config, *, now_s: float) -> list[StandingRow]:
@@ -190,34 +217,6 @@ def _compared(pairs: _Pairs, *, after_s: float, most: int) -> Iterator[Compariso
             yield one
 
 
-#: Watermark of the last pass.
-_MEMORY = "memory"
-#: How far behind a watermark runs are looked at again: accounting is late.
-_OVERLAP_S = 86_400.0
-#: Newest decisions of an application that are looked at.
-_NEWEST = 100
-#: States of runs that may have lacked memory.
-_SHORT = [one for one in JobState if one is JobState.OUT_OF_MEMORY or one.may_lack_memory]
-#: Those in which such a job can run again; scontrol ends one that runs.
-_ENDED = frozenset(state.value for state in _SHORT if state.final)
-_MIB = 2**20
-_TIMEOUT_S = 30.0
-#: slurmctld forgets jobs that ended longer ago, as a rule after five minutes (``MinJobAge``).
-_RECENT_S = 3600.0
-#: Asks whether a job would be taken; nimod decides and records nothing for it.
-_TEST = ("sbatch", "--test-only", "--chdir=/", f"--comment={ESTIMATE_COMMENT}")
-#: What scontrol shows of a job, and the option that asks for it.
-_OPTIONS = {
-    "Account": "--account",
-    "Partition": "--partition",
-    "QOS": "--qos",
-    "Reservation": "--reservation",
-    "NumNodes": "--nodes",
-    "NumTasks": "--ntasks",
-    "CPUs/Task": "--cpus-per-task",
-    "TimeLimit": "--time",
-}
-_UNSET = (None, "(null)", "N/A", "")
 _log = logging.getLogger(__name__)
 
 

@@ -34,6 +34,26 @@ from slurm_plugin.protocol.status_messages import WaitAccuracy, WaitTally
 #: The newest jobs that a report lists, and the stopped ones.
 MOST = 1000
 _GUESSES = (KeyLevel.NAME.value, KeyLevel.USER.value)
+_OF_DECISION = ("user", "at_s", "mode", "action", "reason", "applied", "verdict", "decision_id")
+#: Raised when a field of the JSON report changes its meaning or goes.
+VERSION = 5
+#: Fields of rows, and of the selection, that hold names, and what stands for these.
+_NAMED = {
+    **dict.fromkeys(("application", "name", "label"), "application"),
+    "user": "user",
+    "account": "account",
+}
+#: The tables with names, in the order in which these are numbered.
+_WITH_NAMES = (
+    *("applications", "problems", "records", "drift", "stopped", "jobs"),
+    *("waste", "arrays", "unused", "energy", "switched_off", "group_waits"),
+)
+#: Texts of problems that would name arguments, folders or jobs, without them.
+_PROBLEMS = {
+    "several_problems": "several problems: run times differ by attributes of the jobs",
+    "not_one_problem": "several problems: runs on the same node count differ too much; a tag in "
+    "the script, with another word for each input, separates them",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +99,6 @@ def outcome_of(application: str, decision: DecisionRow, run: RunRow) -> JobOutco
     )
 
 
-_OF_DECISION = ("user", "at_s", "mode", "action", "reason", "applied", "verdict", "decision_id")
-
-
 def why_unchanged(decision: DecisionRow | JobOutcome) -> str:
     """Name why a decision was not applied: its reason, or the mode that forbade the change."""
     if decision.action == "keep":
@@ -97,9 +114,6 @@ def is_guess(decision: DecisionRow) -> bool:
 
 
 Pair = tuple[DecisionRow, RunRow | None]
-
-#: Raised when a field of the JSON report changes its meaning or goes.
-VERSION = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,25 +395,6 @@ class OutcomeTally:
 def _results(tallies: dict[str, AccuracyTally]) -> dict[str, Accuracy]:
     results = ((name, tally.result()) for name, tally in sorted(tallies.items()))
     return {name: one for name, one in results if one is not None}
-
-
-#: Fields of rows, and of the selection, that hold names, and what stands for these.
-_NAMED = {
-    **dict.fromkeys(("application", "name", "label"), "application"),
-    "user": "user",
-    "account": "account",
-}
-#: The tables with names, in the order in which these are numbered.
-_WITH_NAMES = (
-    *("applications", "problems", "records", "drift", "stopped", "jobs"),
-    *("waste", "arrays", "unused", "energy", "switched_off", "group_waits"),
-)
-#: Texts of problems that would name arguments, folders or jobs, without them.
-_PROBLEMS = {
-    "several_problems": "several problems: run times differ by attributes of the jobs",
-    "not_one_problem": "several problems: runs on the same node count differ too much; a tag in "
-    "the script, with another word for each input, separates them",
-}
 
 
 def anonymous(report: OutcomeReport) -> OutcomeReport:

@@ -17,6 +17,10 @@ from sacct_ingest.store.rows import RunRow
 
 _HOUR_S: Final = 3600.0
 _ROUNDING: Final = 1e-9
+#: States of starts that the cluster stopped, not their users and not their limits.
+STOPPED: Final = frozenset(
+    {JobState.NODE_FAIL, JobState.BOOT_FAIL, JobState.PREEMPTED, JobState.REQUEUED}
+)
 
 
 class Cause(StrEnum):
@@ -33,10 +37,6 @@ class Cause(StrEnum):
     WHOLE_NODES = "whole_nodes"
 
 
-#: States of starts that the cluster stopped, not their users and not their limits.
-STOPPED: Final = frozenset(
-    {JobState.NODE_FAIL, JobState.BOOT_FAIL, JobState.PREEMPTED, JobState.REQUEUED}
-)
 #: Of resources that stand equally high the first is named.
 _ORDER: Final = (Cause.GPUS, Cause.MEMORY, Cause.CPUS)
 

@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from slurm_plugin.experiments.plan.schedule import PlanningProblem
 
 TOO_LATE = 4
+_SHOWN = 6  #: plans beside the first
+#: Share of the time by which the end of all differs from that of the last step shown.
+_NOTED = 0.01
+_PLAN = ("label", "end_s", "low_s", "high_s", "confidence", "chance", "node_hours", "proven",
+         "doubts")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -208,11 +213,6 @@ def _submitted_json(flow: FollowedPlan, ended: str) -> dict[str, Any]:
     return {"ended": ended, "node_hours": spent(flow.runs), "steps": steps}
 
 
-_SHOWN = 6  #: plans beside the first
-#: Share of the time by which the end of all differs from that of the last step shown.
-_NOTED = 0.01
-
-
 def render(
     plans: Sequence[Plan], now_s: float, deadline_s: float | None, *, width: int = cols.WIDTH
 ) -> Iterator[str]:
@@ -264,10 +264,6 @@ def as_json(plans: Sequence[Plan], chain: Sequence[PlannedJob], now_s: float) ->
         "plans": [_plan_json(plan) for plan in plans],
         "sbatch": [{"name": job.name, "options": job.options, "needs": job.needs} for job in chain],
     }
-
-
-_PLAN = ("label", "end_s", "low_s", "high_s", "confidence", "chance", "node_hours", "proven",
-         "doubts")  # fmt: skip
 
 
 def _plan_json(plan: Plan) -> dict[str, Any]:

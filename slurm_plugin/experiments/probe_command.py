@@ -43,6 +43,13 @@ _OF_SENSORS = (
 )  # fmt: skip
 
 _log = logging.getLogger(__name__)
+_RATES = (Resource.BANDWIDTH, Resource.DISK_READ, Resource.DISK_WRITE, Resource.TRANSFER)
+_TIMES = (Resource.LATENCY, Resource.DISK_LATENCY)
+_UNITS = {
+    **dict.fromkeys(_RATES, ("{:.4g} MB/s", 1e-6)),
+    **dict.fromkeys(_TIMES, ("{:.4g} us", 1e6)),
+    Resource.CPU: ("{:.3f} of a CPU", 1.0),
+}
 
 
 def tables() -> Sequence[cols.Table]:
@@ -323,12 +330,3 @@ def _value(probe: Probe) -> str:
     if probe.value is None:
         return printable(f"failed: {probe.error}")
     return amount(probe.resource, probe.value)
-
-
-_RATES = (Resource.BANDWIDTH, Resource.DISK_READ, Resource.DISK_WRITE, Resource.TRANSFER)
-_TIMES = (Resource.LATENCY, Resource.DISK_LATENCY)
-_UNITS = {
-    **dict.fromkeys(_RATES, ("{:.4g} MB/s", 1e-6)),
-    **dict.fromkeys(_TIMES, ("{:.4g} us", 1e6)),
-    Resource.CPU: ("{:.3f} of a CPU", 1.0),
-}

@@ -32,6 +32,22 @@ from slurm_plugin.text.terminal_size import terminal_width
 _FORMAT = "%N|%t|%c|%m|%f"
 _UNUSABLE = ("down", "drain", "drng", "fail", "maint", "unk", "boot", "inval", "pow")
 _TIMEOUT_S = 30.0
+_IPERF_PORT = 5201
+#: Settings that a plan of benchmarks has as they are, and options that srun does.
+_OF_PLAN = ("seconds", "repeats", "disk_folder", "disk_bytes")
+_OF_JOB = ("partition", "account", "qos", "reservation")
+#: Measure to heading, factor and digits.
+_COLUMNS = {
+    "cpu_events_per_s": ("cpu/s", 1.0),
+    "cpu_all_events_per_s": ("all cpus/s", 1.0),
+    "mem_bandwidth_bytes_per_s": ("mem GB/s", 1e-9),
+    "mem_latency_s": ("mem ns", 1e9),
+    "disk_read_bytes_per_s": ("read MB/s", 1e-6),
+    "disk_write_bytes_per_s": ("write MB/s", 1e-6),
+    "disk_latency_s": ("disk us", 1e6),
+    "net_bandwidth_bytes_per_s": ("net MB/s", 1e-6),
+    "net_latency_s": ("net us", 1e6),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,12 +137,6 @@ def run_on(node: Node, options: Mapping[str, object], script: str) -> str:
             check=False,
         )
     return done.stdout.decode(errors="replace")
-
-
-_IPERF_PORT = 5201
-#: Settings that a plan of benchmarks has as they are, and options that srun does.
-_OF_PLAN = ("seconds", "repeats", "disk_folder", "disk_bytes")
-_OF_JOB = ("partition", "account", "qos", "reservation")
 
 
 def tables() -> Sequence[cols.Table]:
@@ -245,20 +255,6 @@ def _own_server() -> Iterator[int]:
             yield port
         finally:
             server.terminate()
-
-
-#: Measure to heading, factor and digits.
-_COLUMNS = {
-    "cpu_events_per_s": ("cpu/s", 1.0),
-    "cpu_all_events_per_s": ("all cpus/s", 1.0),
-    "mem_bandwidth_bytes_per_s": ("mem GB/s", 1e-9),
-    "mem_latency_s": ("mem ns", 1e9),
-    "disk_read_bytes_per_s": ("read MB/s", 1e-6),
-    "disk_write_bytes_per_s": ("write MB/s", 1e-6),
-    "disk_latency_s": ("disk us", 1e6),
-    "net_bandwidth_bytes_per_s": ("net MB/s", 1e-6),
-    "net_latency_s": ("net us", 1e6),
-}
 
 
 class ProfileRow(NamedTuple):

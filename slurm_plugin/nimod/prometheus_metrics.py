@@ -24,23 +24,6 @@ from slurm_plugin.evaluation.outcomes import OutcomeReport, OutcomeTally
 from slurm_plugin.protocol.status_messages import Status
 
 _DAY_S = 86_400.0
-
-
-class MetricDescription(NamedTuple):
-    """One metric: its name, what it says, its labels, what kind it is."""
-
-    name: str
-    text: str
-    labels: tuple[str, ...] = ()
-
-    @property
-    def kind(self) -> str:
-        """What Prometheus calls it."""
-        if self.name.endswith("_total"):
-            return "counter"
-        return "histogram" if self.name == "nimo_answer_seconds" else "gauge"
-
-
 _ROWS: tuple[tuple[str, str] | tuple[str, str, tuple[str, ...]], ...] = (
     ("nimo_up", "Whether nimod answers"),
     ("nimo_build_info", "1, with nimod's release", ("release",)),
@@ -74,6 +57,24 @@ _ROWS: tuple[tuple[str, str] | tuple[str, str, tuple[str, ...]], ...] = (
         ("jobs", "of"),
     ),
 )
+_CACHED_S = 60.0  #: between looks at the store, however often Prometheus asks
+
+
+class MetricDescription(NamedTuple):
+    """One metric: its name, what it says, its labels, what kind it is."""
+
+    name: str
+    text: str
+    labels: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """What Prometheus calls it."""
+        if self.name.endswith("_total"):
+            return "counter"
+        return "histogram" if self.name == "nimo_answer_seconds" else "gauge"
+
+
 METRICS = tuple(starmap(MetricDescription, _ROWS))
 _BY_NAME = {one.name: one for one in METRICS}
 #: A value, and the values of the labels.
@@ -94,9 +95,6 @@ def registry(
     made.register(_Collector(lambda: of_nimod(status)))
     made.register(_Collector(lambda: of_store(store, days=days, file=file), _CACHED_S))
     return made
-
-
-_CACHED_S = 60.0  #: between looks at the store, however often Prometheus asks
 
 
 def of_nimod(status: Callable[[], Status]) -> Iterator[core.Metric]:

@@ -42,6 +42,10 @@ from slurm_plugin.text.local_time import local_time_of
 _log = logging.getLogger(__name__)
 _TICKET = re.compile(r"[0-9a-f]{12}")
 _FOLDER_MODE, _FILE_MODE = 0o711, 0o644
+_ALIKE = ("mode", "action", "reason", "applied")
+_KIND = attrgetter(*_ALIKE)
+#: Upper ends of the bins of answer times, seconds.
+BOUNDS_S = (0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 
 
 def is_ticket(text: str) -> bool:
@@ -284,12 +288,6 @@ def _advice_question(
 def _user_of(ask: Ask, uid: int) -> int:
     """User on whose behalf a peer asks: slurmctld asks for all."""
     return ask.job.user_id if ask.op == "decide" and ask.job.user_id is not None else uid
-
-
-_ALIKE = ("mode", "action", "reason", "applied")
-_KIND = attrgetter(*_ALIKE)
-#: Upper ends of the bins of answer times, seconds.
-BOUNDS_S = (0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 
 
 class AnswerCounts(Counts, kw_only=True):

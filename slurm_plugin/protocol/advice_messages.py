@@ -16,6 +16,13 @@ from slurm_plugin.protocol.wait_shares import WaitShares
 SURE = 0.95  #: chance of what is said to be at most
 #: Comment of a request that only asks Slurm when it would start (``sbatch --test-only``).
 ESTIMATE_COMMENT = "nimo:estimate"
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "bool": bool,
+    "float": (int, float),
+    "int": int,
+    "None": type(None),
+    "str": str,
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -196,13 +203,6 @@ _Message = TypeVar("_Message")
 _MESSAGES = {
     one.__name__: one
     for one in (Row, PartitionRow, LayoutRow, UsualRequest, ObservedPoint, WaitShares)
-}
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    "bool": bool,
-    "float": (int, float),
-    "int": int,
-    "None": type(None),
-    "str": str,
 }
 
 

@@ -2,6 +2,9 @@
 
 from enum import StrEnum
 
+#: Stands for a reason where a job does not have the change that was sent for it.
+NOT_APPLIED = "not_applied"
+
 
 class Reason(StrEnum):
     """Reason of a decision; :attr:`text` is the sentence for people."""
@@ -120,8 +123,6 @@ class Reason(StrEnum):
 
 #: Reasons that are about a deadline that may be missed.
 MISSED = frozenset({Reason.DEADLINE_MISSED, Reason.DEADLINE_LIMIT, Reason.DEADLINE_UNSURE})
-#: Stands for a reason where a job does not have the change that was sent for it.
-NOT_APPLIED = "not_applied"
 #: Plain words for why a job passed unchanged: a reason, or the mode that forbade a change.
 WORDS = {
     **{reason.value: reason.text for reason in Reason},

@@ -35,6 +35,8 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 JobIds = Annotated[
     list[Annotated[int, msgspec.Meta(ge=-1, lt=2**32)]], msgspec.Meta(max_length=1000)
 ]
+#: What takes longer to answer than submissions should wait.
+LONG_ANSWERS: Final = frozenset({"advise", "applications", "explain", "report", "waits"})
 
 
 class ResourceRequest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -192,10 +194,6 @@ Operation = Literal[
     "waits",
     "report",
 ]
-
-
-#: What takes longer to answer than submissions should wait.
-LONG_ANSWERS: Final = frozenset({"advise", "applications", "explain", "report", "waits"})
 
 
 class Ask(msgspec.Struct, omit_defaults=True, kw_only=True):

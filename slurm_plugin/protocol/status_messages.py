@@ -11,6 +11,14 @@ import msgspec
 from slurm_plugin.protocol.lines import Message
 from slurm_plugin.protocol.wait_shares import WaitShares
 
+#: A wait up to this long is a start at once, seconds: the scheduler itself takes some.
+AT_ONCE_S = 60.0
+#: Share of the jobs that an accuracy speaks of.
+SHARE = 0.8
+FEWEST = 5  #: jobs; of fewer nothing is said
+_STEPS = 200  #: bins for each factor of e
+_LEAST_S, _NONE = 1e-3, -(10**6)  #: what is off by less is not off
+
 
 class WaitRow(msgspec.Struct, kw_only=True):
     """When a job in the queue is expected to start."""
@@ -167,15 +175,6 @@ class Reported(Message, kw_only=True):
 
     own_only: bool = False  #: only of this user's jobs
     report: msgspec.Raw = msgspec.Raw()  #: `slurm_plugin.evaluation.outcomes.OutcomeReport`
-
-
-#: A wait up to this long is a start at once, seconds: the scheduler itself takes some.
-AT_ONCE_S = 60.0
-#: Share of the jobs that an accuracy speaks of.
-SHARE = 0.8
-FEWEST = 5  #: jobs; of fewer nothing is said
-_STEPS = 200  #: bins for each factor of e
-_LEAST_S, _NONE = 1e-3, -(10**6)  #: what is off by less is not off
 
 
 class WaitAccuracy(msgspec.Struct, frozen=True, kw_only=True):

@@ -56,6 +56,18 @@ _OVERDUE = 1.5
 _LEAST_S = 1.0
 #: No wait; the replay's waits are as good as those of a site with a record.
 _RECORDED = WaitEstimate((0.0,), ENOUGH)
+#: Jobs of the first look; there is another one each time there are twice as many.
+_FIRST = 100
+#: Prices and guards that a search for a suggestion tries.
+PRICES = (2.0, 4.0, 8.0, 16.0, 32.0)
+GUARDS = (1.1, 1.25, 1.5)
+#: The mean response has to fall by this much for the policy to be worth switching on ...
+WORTH = 0.02
+#: Jobs that take no part are hurt where their response or slowdown grows by this much more than it
+#: does by chance, in so many replays.
+HURT, _CHANCES = 0.01, 3
+#: Settings that differ by less than this are alike: the present one stays.
+ALIKE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,10 +273,6 @@ class WhatIf:
         return Engine(self.workload.cluster_nodes, self._order)
 
 
-#: Jobs of the first look; there is another one each time there are twice as many.
-_FIRST = 100
-
-
 class ObservedArrivals:
     """The demand of jobs to come, looked at anew when twice as many have come.
 
@@ -288,18 +296,6 @@ class ObservedArrivals:
             self._demand = made.scaled(1 / work.cluster_nodes)
             self._next = 2 * count
         return self._demand
-
-
-#: Prices and guards that a search for a suggestion tries.
-PRICES = (2.0, 4.0, 8.0, 16.0, 32.0)
-GUARDS = (1.1, 1.25, 1.5)
-#: The mean response has to fall by this much for the policy to be worth switching on ...
-WORTH = 0.02
-#: Jobs that take no part are hurt where their response or slowdown grows by this much more than it
-#: does by chance, in so many replays.
-HURT, _CHANCES = 0.01, 3
-#: Settings that differ by less than this are alike: the present one stays.
-ALIKE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

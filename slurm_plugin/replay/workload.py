@@ -45,6 +45,8 @@ Ints = npt.NDArray[np.int64]
 #: What a job without a limit is taken to have asked for (Tsafrir et al. 2007, sec. 3, likewise).
 _NO_LIMIT = 1.5
 _NO_LIMIT_S = 3600.0
+#: Options beside which a job keeps its count.
+_TIES = {*(option for option, *_ in LEFT_ALONE), "ntasks", "ntasks-per-socket", "gpus"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,10 +212,6 @@ def moldable(
     rng = np.random.default_rng(seed)
     off: defaultdict[str, int] = defaultdict(lambda: int(rng.integers(DRAWS)))
     return [_moldable(run, workload.cluster_nodes, knowledge, reach, off) for run in workload.runs]
-
-
-#: Options beside which a job keeps its count.
-_TIES = {*(option for option, *_ in LEFT_ALONE), "ntasks", "ntasks-per-socket", "gpus"}
 
 
 def proven(workload: Workload, moldable_jobs: Sequence[Moldable | None]) -> list[Moldable | None]:

@@ -29,6 +29,12 @@ MARGIN = 1.2
 RETRIES = 3
 _MIB = 2**20
 _NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+#: What is said in place of a time limit where the length of jobs is no property of the work.
+_AS_GIVEN: Final = {
+    JobKind.PILOT: "a pilot: no limit follows from its run time",
+    JobKind.SESSION: "a session: no limit follows from its run time",
+    JobKind.UNTIL_LIMIT: "runs until its limit, whatever that is",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,14 +233,6 @@ def _time_by_input(rows: Sequence[RunRow], share: float, margin: float) -> Input
         return whole.covering(share, margin) or inf
 
     return input_time(rows, FEWEST, cover)
-
-
-#: What is said in place of a time limit where the length of jobs is no property of the work.
-_AS_GIVEN: Final = {
-    JobKind.PILOT: "a pilot: no limit follows from its run time",
-    JobKind.SESSION: "a session: no limit follows from its run time",
-    JobKind.UNTIL_LIMIT: "runs until its limit, whatever that is",
-}
 
 
 def _spared_s(run: BacktestedRun) -> float:

@@ -11,6 +11,10 @@ from slurm_plugin.slurm.pending_job import PendingJob, condition_text
 from slurm_plugin.slurm.pending_reasons import Ends, PendingReason
 from slurm_plugin.text.formatting import count, ends_differ, percent, printable, short_clock
 
+#: What its user has to look at comes first.
+_ORDER = (Ends.NEVER, Ends.SOMEBODY, Ends.TURN, Ends.OTHERS)
+_BEGINS = {Ends.NEVER: "can never start as it is", Ends.SOMEBODY: "does not start by itself"}
+
 
 class EditRow(msgspec.Struct, kw_only=True):
     """A change that would start a job sooner."""
@@ -85,11 +89,6 @@ def edit_row(edit: Edit) -> EditRow:
 def job_label(one: PendingAnswer) -> str:
     """Write the number of a job, or of a task: ``4711``, ``4711_3``."""
     return f"{one.job_id}_{one.task}" if one.task.isdecimal() else f"{one.job_id}"
-
-
-#: What its user has to look at comes first.
-_ORDER = (Ends.NEVER, Ends.SOMEBODY, Ends.TURN, Ends.OTHERS)
-_BEGINS = {Ends.NEVER: "can never start as it is", Ends.SOMEBODY: "does not start by itself"}
 
 
 def in_order(answers: Iterable[PendingAnswer]) -> list[PendingAnswer]:

@@ -17,6 +17,11 @@ from slurm_plugin.evaluation.waste_report import (
 from slurm_plugin.text.formatting import clock, count, interval, percent
 from slurm_plugin.text.table_columns import FINE_SHARE, SHARE, Column, Table, text_column
 
+#: A smaller share of the waits is none.
+_LEAST_SAVED: Final = 0.005
+#: Fewer node-hours are written as none: two seconds.
+_LEAST_H: Final = 0.0005
+
 
 class CauseWords(NamedTuple):
     """A cause in words, and who can do what about it."""
@@ -25,11 +30,6 @@ class CauseWords(NamedTuple):
     users: str
     admins: str = ""
 
-
-#: A smaller share of the waits is none.
-_LEAST_SAVED: Final = 0.005
-#: Fewer node-hours are written as none: two seconds.
-_LEAST_H: Final = 0.0005
 
 WORDS: Final = {
     Cause.FAILED: CauseWords(

@@ -22,6 +22,15 @@ from slurm_plugin.text.formatting import printable
 _log = logging.getLogger(__name__)
 _MIB = 2**20
 ANSWER_S = 0.5  #: processor time of one answer: others wait for it
+_CLOSED = "the connection is closed"
+_REFUSED = "the request is refused"
+#: A principal may have this share of what is left of all, so that no crowd takes the last of it.
+SHARE_LEFT = 0.25
+#: Principals that are remembered: those that hold nothing and have used nothing lately are not.
+_REMEMBERED = 10_000
+_LONGEST = 200  #: characters of an error in the log
+#: Descriptors of the process itself: store, logs, subprocesses and their pipes, libraries.
+_OWN_DESCRIPTORS = 128
 
 
 class Kind(StrEnum):
@@ -86,8 +95,6 @@ class Limit(NamedTuple):
     all_most: float = inf  #: that all principals of the kind hold together
 
 
-_CLOSED = "the connection is closed"
-_REFUSED = "the request is refused"
 #: The table.  What a site sets (``access``) takes the place of the numbers here.
 LIMITS: tuple[Limit, ...] = (
     Limit(Kind.USER, Resource.CONNECTIONS, 16, "{most:g} connections", _CLOSED, all_most=400),
@@ -173,11 +180,6 @@ LIMITS: tuple[Limit, ...] = (
         "the line is left out", 1.0,
     ),
 )  # fmt: skip
-#: A principal may have this share of what is left of all, so that no crowd takes the last of it.
-SHARE_LEFT = 0.25
-#: Principals that are remembered: those that hold nothing and have used nothing lately are not.
-_REMEMBERED = 10_000
-_LONGEST = 200  #: characters of an error in the log
 
 
 class Refusals(NamedTuple):
@@ -393,10 +395,6 @@ class Accountant:
                 for who in without[: len(without) // 2]:
                     del busy[who]
             self._accounts = busy
-
-
-#: Descriptors of the process itself: store, logs, subprocesses and their pipes, libraries.
-_OWN_DESCRIPTORS = 128
 
 
 def spare_descriptors() -> int:

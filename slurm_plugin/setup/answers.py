@@ -18,6 +18,8 @@ from slurm_plugin.text.formatting import did_you_mean
 STORE = "sqlite:////var/lib/nimo/nimo.db"
 _CONTROLLER = re.compile(r"^SlurmctldHost\[\d+\]\s*= ([^(\s]+)(?:\(([^)]+)\))?", re.MULTILINE)
 _PARTITION = re.compile(r"^PartitionName=(\S+)", re.MULTILINE)
+_YAML = re.compile(r"^(?P<indent> {0,2})(?P<key>\w+):(?P<value>[^#\n]*?)(?P<comment>\s+#.*)?$")
+_PAIR = re.compile(r"^(?P<key>\w+) = .*$", re.MULTILINE)
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,10 +84,6 @@ def check(answers: Answers, names: Sequence[str]) -> None:
         )
     if not answers.socket.startswith("/"):
         raise ConfigError(f"{answers.socket}: give the full path of the socket, beginning with /")
-
-
-_YAML = re.compile(r"^(?P<indent> {0,2})(?P<key>\w+):(?P<value>[^#\n]*?)(?P<comment>\s+#.*)?$")
-_PAIR = re.compile(r"^(?P<key>\w+) = .*$", re.MULTILINE)
 
 
 def settings_text(sample: str, answers: Answers) -> str:

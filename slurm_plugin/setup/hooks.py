@@ -25,6 +25,34 @@ from sacct_ingest.errors import ConfigError
 from sacct_ingest.files import atomic_file
 from slurm_plugin.config.settings_file import ENTRIES, HOOKS, place
 
+_LOADED = ENTRIES[-1]
+#: Versions that the hooks run with.
+VERSIONS = ("5.1", "5.2", "5.3", "5.4")
+#: How Debian, Red Hat and SUSE name a version's library.
+_LIBRARIES = ("liblua{}.so.0", "liblua-{}.so", "liblua{}.so.5")
+#: What is compiled: the modules that a command loads, each with those that it always loads.
+BUNDLES = {
+    "nimo_filter": ("nimo_settings",),
+    "nimo_ahead": ("nimo_encode", "nimo_script"),
+    "nimo_inputs": (),
+    "nimo_look": ("nimo_words", "nimo_script", "nimo_files"),
+    "nimo_prepare": ("nimo_json", "nimo_shared", "nimo_sizes"),
+}
+#: Of a list, so that no module sees a name of another's.  ``contents`` gives the text of a file.
+_PROGRAM = b"""local modules = {%s}
+local folder, contents = ...
+for name, source in pairs({%s}) do
+  if contents(folder .. name .. ".lua") ~= source then return nil end
+end
+for name, module in pairs(modules) do package.preload[name] = package.preload[name] or module end
+return modules[%s]
+"""
+_DUMP = b"""local source, name = ...
+return string.dump(assert((loadstring or load)(source, "=" .. name)), true)
+"""
+_SIMPLE = frozenset(string.printable.encode()) - set(b'"\\\r\n\x0b\x0c')
+_QUOTED = [bytes([byte]) if byte in _SIMPLE else b"\\%03d" % byte for byte in range(256)]
+
 
 class FileState(StrEnum):
     """What becomes of a file."""
@@ -98,9 +126,6 @@ def _failed(path: Path, error: Exception, what: str) -> ConfigError:
     return ConfigError(f"{path}: cannot be {what}: {reason}; try as root")
 
 
-_LOADED = ENTRIES[-1]
-
-
 def install(folder: Path) -> list[Path]:
     """Put the hooks of this release into a folder, in place of those of another one.
 
@@ -138,31 +163,6 @@ def _rank(name: str) -> tuple[int, str]:
     return (ENTRIES.index(name) + 1 if name in ENTRIES else 0), name
 
 
-#: Versions that the hooks run with.
-VERSIONS = ("5.1", "5.2", "5.3", "5.4")
-#: How Debian, Red Hat and SUSE name a version's library.
-_LIBRARIES = ("liblua{}.so.0", "liblua-{}.so", "liblua{}.so.5")
-#: What is compiled: the modules that a command loads, each with those that it always loads.
-BUNDLES = {
-    "nimo_filter": ("nimo_settings",),
-    "nimo_ahead": ("nimo_encode", "nimo_script"),
-    "nimo_inputs": (),
-    "nimo_look": ("nimo_words", "nimo_script", "nimo_files"),
-    "nimo_prepare": ("nimo_json", "nimo_shared", "nimo_sizes"),
-}
-#: Of a list, so that no module sees a name of another's.  ``contents`` gives the text of a file.
-_PROGRAM = b"""local modules = {%s}
-local folder, contents = ...
-for name, source in pairs({%s}) do
-  if contents(folder .. name .. ".lua") ~= source then return nil end
-end
-for name, module in pairs(modules) do package.preload[name] = package.preload[name] or module end
-return modules[%s]
-"""
-_DUMP = b"""local source, name = ...
-return string.dump(assert((loadstring or load)(source, "=" .. name)), true)
-"""
-
 _Compiler = Callable[[bytes, bytes], bytes | None]
 
 
@@ -195,10 +195,6 @@ def _program(folder: Path, name: str) -> bytes:
 def _quoted(text: bytes) -> bytes:
     """Write a text as Lua's own programs do; all versions read it alike."""
     return b'"%s"' % b"".join(_QUOTED[byte] for byte in text)
-
-
-_SIMPLE = frozenset(string.printable.encode()) - set(b'"\\\r\n\x0b\x0c')
-_QUOTED = [bytes([byte]) if byte in _SIMPLE else b"\\%03d" % byte for byte in range(256)]
 
 
 def compiler_of(version: str) -> _Compiler | None:

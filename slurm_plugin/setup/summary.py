@@ -14,6 +14,7 @@ from slurm_plugin.slurm.slurm_conf import read_settings
 
 _FORWARD = "sed -i -E 's/^(forward_deadline|look_at_inputs) = no/\\1 = yes/'"
 ACCOUNT = "nimo"  #: the account that nimod runs as
+_USERADD = f"useradd --system --home-dir /var/lib/{ACCOUNT} --create-home {ACCOUNT}"
 
 
 class SetupSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,9 +53,6 @@ def _facts(installation: Installation) -> dict[str, str]:
         "job_submit": installation.slurm.get("JobSubmitPlugins", ""),
         "history in slurmdbd": "unlimited" if days is None else f"{days:g} days",
     }
-
-
-_USERADD = f"useradd --system --home-dir /var/lib/{ACCOUNT} --create-home {ACCOUNT}"
 
 
 def _steps(installation: Installation, answers: Answers) -> list[str]:

@@ -19,6 +19,8 @@ from slurm_plugin.slurm.node_pool import NodeAvailability, NodePool, NodeShare, 
 from slurm_plugin.slurm.outlook import Outlook
 from slurm_plugin.slurm.supply import Supply
 
+_GPU_TYPE = "gres/gpu:"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawNode:
@@ -36,9 +38,6 @@ class RawNode:
     gres_used: Mapping[str, int] = field(default_factory=dict)
     features: frozenset[str] = frozenset()
     partitions: tuple[str, ...] = ()
-
-
-_GPU_TYPE = "gres/gpu:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

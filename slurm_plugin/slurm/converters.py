@@ -16,6 +16,9 @@ _NOTHING = frozenset({"", "(null)", "N/A", "n/a", "NONE", "None", "Unknown", "UN
 _MOST_DIGITS = 9  #: of a count of devices
 _NO_VAL = 0xFFFFFFFE  #: slurm.h; one more is INFINITE
 _WHICH = re.compile(r"\([^()]*\)")  #: which devices, after a count
+#: What Slurm adds to ``ReqNodeNotAvail`` where a reservation alone keeps a job from its nodes
+#: (``node_scheduler.c``).
+_RESERVED = ("Reserved for maintenance", "May be reserved for other job")
 
 
 def words(value: Any) -> tuple[str, ...]:
@@ -101,11 +104,6 @@ def reason(value: Any) -> str:
     """
     word = text(value).partition(",")[0]
     return "Resources" if word.startswith("Nodes required") else word
-
-
-#: What Slurm adds to ``ReqNodeNotAvail`` where a reservation alone keeps a job from its nodes
-#: (``node_scheduler.c``).
-_RESERVED = ("Reserved for maintenance", "May be reserved for other job")
 
 
 def is_reserved(value: Any) -> bool:

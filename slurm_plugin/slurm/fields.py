@@ -12,6 +12,8 @@ from typing import Any
 
 from slurm_plugin.slurm import converters as to
 
+_QUICK = frozenset({to.text, to.count, to.number, to.some_id})
+
 
 @dataclass(frozen=True, slots=True)
 class SlurmField:
@@ -173,9 +175,6 @@ def _converted(reader: Callable[[Any], Any], value: Any) -> Any:
     if reader in _QUICK or not isinstance(value, str):
         return reader(value)
     return _from_text(reader, value)
-
-
-_QUICK = frozenset({to.text, to.count, to.number, to.some_id})
 
 
 @lru_cache(maxsize=16_384)

@@ -26,6 +26,12 @@ _NO_OPTIONS: Options = {}
 _STDIN = ("", "-")
 _MULTIPLES = {"": 1, "k": 1024, "m": 1024**2}
 _COUNT = re.compile(r"(\d+)([kKmM]?)")
+#: Those that each component of a heterogeneous job has its own of.
+_OF_COMPONENTS = frozenset({
+    *("constraint", "cpus-per-gpu", "cpus-per-task", "exclusive", "gpus", "gpus-per-node"),
+    *("gpus-per-task", "gres", "mem", "mem-per-cpu", "mem-per-gpu", "nodes", "ntasks"),
+    *("ntasks-per-node", "ntasks-per-socket", "partition", "time"),
+})  # fmt: skip
 
 
 def make_job(fields: JobFields) -> "Job":
@@ -250,12 +256,6 @@ _READERS: dict[str, _Reader] = {
     "time-min": _minutes("time_min"),
     **{option: _filled(field, read) for option, field, read, _ in LEFT_ALONE},
 }
-#: Those that each component of a heterogeneous job has its own of.
-_OF_COMPONENTS = frozenset({
-    *("constraint", "cpus-per-gpu", "cpus-per-task", "exclusive", "gpus", "gpus-per-node"),
-    *("gpus-per-task", "gres", "mem", "mem-per-cpu", "mem-per-gpu", "nodes", "ntasks"),
-    *("ntasks-per-node", "ntasks-per-socket", "partition", "time"),
-})  # fmt: skip
 
 
 def _parse_time(text: str, *, now_s: float) -> int:

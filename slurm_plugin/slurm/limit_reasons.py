@@ -12,6 +12,27 @@ from enum import StrEnum
 from slurm_plugin.slurm.limits import amounts, association_rows
 from slurm_plugin.slurm.pending_job import PendingJob
 
+_RESOURCES: Mapping[str, str] = {
+    "cpu": "cpu", "mem": "mem", "memory": "mem", "node": "node", "energy": "energy",
+    "gres": "gres", "license": "license", "bb": "bb", "billing": "billing", "unknown": "",
+    "jobs": "jobs", "job": "jobs", "submitjobs": "submitted jobs", "submitjob": "submitted jobs",
+    "wall": "wall", "wallduration": "wall",
+}  # fmt: skip
+_RESOURCE = f"(?P<resource>{'|'.join(sorted(_RESOURCES, key=len, reverse=True))})"
+_MEASURE = "(?P<measure>runminutes|runmins|minutes|mins)?"
+#: Words of an association that a QOS has by user.
+_OF_ASSOCIATION = {"MaxJobsPU": "MaxJobs", "MaxSubmitJobsPU": "MaxSubmitJobs"}
+_SETTINGS: Mapping[str, str] = {
+    "MaxTRESPJ": "MaxTRESPerJob", "MaxTRESMinsPJ": "MaxTRESMinsPerJob",
+    "MaxTRESPN": "MaxTRESPerNode", "MaxTRESPU": "MaxTRESPerUser",
+    "MaxTRESPA": "MaxTRESPerAccount", "MinTRESPJ": "MinTRESPerJob", "MaxWallPJ": "MaxWall",
+    "MaxJobsPU": "MaxJobsPerUser", "MaxJobsPA": "MaxJobsPerAccount",
+    "MaxSubmitJobsPU": "MaxSubmitJobsPerUser", "MaxSubmitJobsPA": "MaxSubmitJobsPerAccount",
+    "MaxTRESRunMinsPU": "MaxTRESRunMinsPerUser", "MaxTRESRunMinsPA": "MaxTRESRunMinsPerAccount",
+}  # fmt: skip
+_NUMBER = re.compile(r"(?P<limit>[\d.]+)(?:\((?P<used>[\d.]+)\))?")
+_BLOCK = re.compile(r"(\S+)=\{([^}]*)\}")
+
 
 class Scope(StrEnum):
     """Whose use a limit bounds."""
@@ -58,14 +79,6 @@ class LimitReason:
         return _SETTINGS.get(self.word, self.word)
 
 
-_RESOURCES: Mapping[str, str] = {
-    "cpu": "cpu", "mem": "mem", "memory": "mem", "node": "node", "energy": "energy",
-    "gres": "gres", "license": "license", "bb": "bb", "billing": "billing", "unknown": "",
-    "jobs": "jobs", "job": "jobs", "submitjobs": "submitted jobs", "submitjob": "submitted jobs",
-    "wall": "wall", "wallduration": "wall",
-}  # fmt: skip
-_RESOURCE = f"(?P<resource>{'|'.join(sorted(_RESOURCES, key=len, reverse=True))})"
-_MEASURE = "(?P<measure>runminutes|runmins|minutes|mins)?"
 _PATTERNS: tuple[tuple[re.Pattern[str], Scope | None], ...] = (
     (re.compile(f"(?P<owner>qos|assoc)grp{_RESOURCE}{_MEASURE}(?:limit)?"), Scope.GROUP),
     (re.compile(f"(?P<owner>qos)min{_RESOURCE}(?:notsatisfied)?"), Scope.LEAST),
@@ -102,16 +115,6 @@ _WORDS: Mapping[tuple[str, Scope], str] = {
     ("wall", Scope.GROUP): "GrpWall",
     ("wall", Scope.JOB): "MaxWallPJ",
 }
-#: Words of an association that a QOS has by user.
-_OF_ASSOCIATION = {"MaxJobsPU": "MaxJobs", "MaxSubmitJobsPU": "MaxSubmitJobs"}
-_SETTINGS: Mapping[str, str] = {
-    "MaxTRESPJ": "MaxTRESPerJob", "MaxTRESMinsPJ": "MaxTRESMinsPerJob",
-    "MaxTRESPN": "MaxTRESPerNode", "MaxTRESPU": "MaxTRESPerUser",
-    "MaxTRESPA": "MaxTRESPerAccount", "MinTRESPJ": "MinTRESPerJob", "MaxWallPJ": "MaxWall",
-    "MaxJobsPU": "MaxJobsPerUser", "MaxJobsPA": "MaxJobsPerAccount",
-    "MaxSubmitJobsPU": "MaxSubmitJobsPerUser", "MaxSubmitJobsPA": "MaxSubmitJobsPerAccount",
-    "MaxTRESRunMinsPU": "MaxTRESRunMinsPerUser", "MaxTRESRunMinsPA": "MaxTRESRunMinsPerAccount",
-}  # fmt: skip
 
 
 def limit_reason(reason: str) -> LimitReason | None:
@@ -158,10 +161,6 @@ class BindingLimit:
         """The limit as sacctmgr would show it."""
         name = f"{self.resource}=" if self.resource else ""
         return f"{self.reason.setting}={name}{self.limit:g} of {self.owner}"
-
-
-_NUMBER = re.compile(r"(?P<limit>[\d.]+)(?:\((?P<used>[\d.]+)\))?")
-_BLOCK = re.compile(r"(\S+)=\{([^}]*)\}")
 
 
 def binding_limit(

@@ -20,6 +20,21 @@ from sacct_ingest.errors import SlurmError
 from sacct_ingest.text.slurm_text import parse_size
 from slurm_plugin.protocol.request_messages import AllocationRequest
 
+ASSOC_MGR = ("scontrol", "show", "assoc_mgr", "-o")
+QOS_TABLE = ("sacctmgr", "-nP", "show", "qos", "format=Name,Flags,MaxTRESPU,MaxTRESPA")
+ASSOC_TABLE = (
+    *("sacctmgr", "-nP", "show", "assoc"),
+    "format=Cluster,Account,User,Partition,QOS,DefaultQOS",
+)
+_WORD = re.compile(
+    r"(?<!\S)(ClusterName|Account|UserName|Partition|ParentAccount|QOS|DefAccount|MaxWallPJ"
+    r"|GrpTRESRunMins|MaxTRESPJ|MinTRESPJ|GrpTRES|MaxTRESMinsPJ|GrpTRESMins)=(\S*)"
+)
+#: ``node=5(2)``: limit and use; ``node=N(2)``: no limit; ``node=5``: a limit without use.
+_AMOUNT = re.compile(r"([^=,]+)=(N|[\d.]+[KMGTP]?)(?:\(([\d.]+)[^)]*\))?")
+_BLOCK = re.compile(r"(\S+)=\{([^}]*)\}")
+_NUMBER = re.compile(r"\((\d+)\)$")
+
 
 class LimitKind(StrEnum):
     """Kinds of limits, under Slurm's own names (``sacctmgr show qos``)."""
@@ -248,13 +263,6 @@ def limits_of(
     return replace(merged, caps=(*merged.caps, *shared))
 
 
-ASSOC_MGR = ("scontrol", "show", "assoc_mgr", "-o")
-QOS_TABLE = ("sacctmgr", "-nP", "show", "qos", "format=Name,Flags,MaxTRESPU,MaxTRESPA")
-ASSOC_TABLE = (
-    *("sacctmgr", "-nP", "show", "assoc"),
-    "format=Cluster,Account,User,Partition,QOS,DefaultQOS",
-)
-
 #: Slurm's word in ``scontrol show assoc_mgr`` -> kind; those of a user's and an account's block.
 _KINDS: Mapping[str, LimitKind] = {
     "MaxTRESPJ": LimitKind.JOB,
@@ -265,14 +273,6 @@ _KINDS: Mapping[str, LimitKind] = {
     "MaxTRESPU": LimitKind.USER,
     "MaxTRESPA": LimitKind.ACCOUNT,
 }
-_WORD = re.compile(
-    r"(?<!\S)(ClusterName|Account|UserName|Partition|ParentAccount|QOS|DefAccount|MaxWallPJ"
-    r"|GrpTRESRunMins|MaxTRESPJ|MinTRESPJ|GrpTRES|MaxTRESMinsPJ|GrpTRESMins)=(\S*)"
-)
-#: ``node=5(2)``: limit and use; ``node=N(2)``: no limit; ``node=5``: a limit without use.
-_AMOUNT = re.compile(r"([^=,]+)=(N|[\d.]+[KMGTP]?)(?:\(([\d.]+)[^)]*\))?")
-_BLOCK = re.compile(r"(\S+)=\{([^}]*)\}")
-_NUMBER = re.compile(r"\((\d+)\)$")
 
 
 def read_limits(

@@ -16,6 +16,13 @@ from math import ceil, inf
 
 from sacct_ingest.text.hostlist import NodeNames
 
+_MEMO = 64  #: shares that differ, between two looks
+#: Groups of nodes that are gone through while a job waits for it, about 1 ms.
+AT_ONCE = 500
+_ROUNDING = 1e-6
+_LONGEST = 4096  #: characters of a constraint that is followed
+_SIMPLE = re.compile(r"[\w.:=-]+(?:[&|,][\w.:=-]+)*")
+
 
 @dataclass(frozen=True, slots=True)
 class NodeAvailability:
@@ -156,11 +163,6 @@ class NodeShare:
 
 #: A promise: nodes, from when, to when, and what is taken of each.
 Promise = tuple[int, float, float, NodeShare]
-_MEMO = 64  #: shares that differ, between two looks
-#: Groups of nodes that are gone through while a job waits for it, about 1 ms.
-AT_ONCE = 500
-_ROUNDING = 1e-6
-_LONGEST = 4096  #: characters of a constraint that is followed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,9 +362,6 @@ def _has_features(features: frozenset[str], constraint: str) -> bool:
     """Whether a node with these features meets a constraint."""
     sets = alternatives(constraint)
     return sets is None or any(features >= one for one in sets)
-
-
-_SIMPLE = re.compile(r"[\w.:=-]+(?:[&|,][\w.:=-]+)*")
 
 
 def could_hold(group: NodeGroup, share: NodeShare) -> bool:

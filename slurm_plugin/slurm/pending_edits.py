@@ -35,6 +35,13 @@ _NO_LONGER = "if it needs no longer"
 _NO_MORE = "if it needs no more"
 _LONGER = "it may take longer on fewer"
 _OTHER_DEVICES = "if it runs on them, too"
+_RELEASED = frozenset({
+    "JobHeldUser", "JobHoldMaxRequeue", "JobLaunchFailure", "NonZeroExitCode", "RaisedSignal",
+})  # fmt: skip
+_PARTITION = frozenset({
+    "PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown", "PartitionInactive",
+    "PartitionConfig", "AccountNotAllowed", "QOSNotAllowed",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,15 +151,6 @@ def _ways_out(job: PendingJob, facts: QueueFacts, access: OwnAccess) -> Iterator
         yield from _partitions(job, facts)
     elif job.reason == "MaxMemPerLimit":
         yield from _within_memory(job, facts)
-
-
-_RELEASED = frozenset({
-    "JobHeldUser", "JobHoldMaxRequeue", "JobLaunchFailure", "NonZeroExitCode", "RaisedSignal",
-})  # fmt: skip
-_PARTITION = frozenset({
-    "PartitionNodeLimit", "PartitionTimeLimit", "PartitionDown", "PartitionInactive",
-    "PartitionConfig", "AccountNotAllowed", "QOSNotAllowed",
-})  # fmt: skip
 
 
 def _within_limit(job: PendingJob, limit: LimitReason, facts: QueueFacts) -> Iterator[Edit]:

@@ -19,6 +19,15 @@ _ON = re.compile(
     r"(?P<kind>after\w*|singleton)(?::(?P<job>\d+)(?:_(?P<task>\d+|\*))?)?(?:\+(?P<minutes>\d+))?"
     r"\((?P<state>\w+)\)"
 )
+#: What Slurm shows of devices, the option that asks for it, and what that leaves out.
+_DEVICES = (
+    ("TresPerNode", "--gres", ""),
+    ("TresPerJob", "--gpus", "gpu:"),
+    ("TresPerSocket", "--gpus-per-socket", "gpu:"),
+    ("TresPerTask", "--gpus-per-task", "gpu:"),
+)
+#: One of them: ``gres:gpu:a100:2`` in 22.05, ``gres/gpu:a100:2``, ``gres/gpu:a100=2``.
+_DEVICE = re.compile(r"gres[:/](?P<name>[^,=]+(?:=\d+)?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,17 +258,6 @@ def condition_text(depends: Iterable[DependsOn]) -> str:
     return (
         f"if jobs {', '.join(others)} and {last} end well" if others else f"if job {last} ends well"
     )
-
-
-#: What Slurm shows of devices, the option that asks for it, and what that leaves out.
-_DEVICES = (
-    ("TresPerNode", "--gres", ""),
-    ("TresPerJob", "--gpus", "gpu:"),
-    ("TresPerSocket", "--gpus-per-socket", "gpu:"),
-    ("TresPerTask", "--gpus-per-task", "gpu:"),
-)
-#: One of them: ``gres:gpu:a100:2`` in 22.05, ``gres/gpu:a100:2``, ``gres/gpu:a100=2``.
-_DEVICE = re.compile(r"gres[:/](?P<name>[^,=]+(?:=\d+)?)")
 
 
 def _is_exclusive(fields: Mapping[str, str]) -> bool:

@@ -22,6 +22,17 @@ from slurm_plugin.slurm.pending_job import AFTER_WELL, DependsOn, PendingJob
 from slurm_plugin.slurm.queue_facts import QueueFacts, before_reservation, shorter_limit
 from slurm_plugin.text.formatting import count, hours, short_clock
 
+_MANY_HOURS = 100  #: node-hours that are written without decimals
+_NAMED = 5  #: nodes that are named, at most
+_HAS_TO = {
+    "after": "start",
+    "afterok": "end well",
+    "afternotok": "fail",
+    "aftercorr": "end well, task by task",
+}
+_UNITS: Mapping[str, str] = {"cpu": "CPU", "node": "node", "mem": "MiB of memory"}
+_ADMIN = "ask the administrators"
+
 
 class Ends(StrEnum):
     """What ends a wait."""
@@ -40,9 +51,6 @@ class PendingReason:
     sentence: str  #: "it waits for …"
     change: str = ""  #: what would have to change, in words; empty: nothing has to
 
-
-_MANY_HOURS = 100  #: node-hours that are written without decimals
-_NAMED = 5  #: nodes that are named, at most
 
 Sentence = Callable[[PendingJob, QueueFacts], str]
 
@@ -146,14 +154,6 @@ def _not_available(job: PendingJob, facts: QueueFacts) -> str:
     named = f" ({job.node_list})" if job.node_list else ""
     detail = f": {job.detail[:1].lower()}{job.detail[1:]}" if job.detail else ""
     return f"nodes that it needs{named} are not available{detail}"
-
-
-_HAS_TO = {
-    "after": "start",
-    "afterok": "end well",
-    "afternotok": "fail",
-    "aftercorr": "end well, task by task",
-}
 
 
 def _other(one: DependsOn) -> str:
@@ -305,7 +305,6 @@ def _needed(limit: LimitReason, one: BindingLimit, job: PendingJob) -> float:
     return amount if limit.measure is Measure.AMOUNT else amount * (job.limit_s or 0.0) / 60.0
 
 
-_UNITS: Mapping[str, str] = {"cpu": "CPU", "node": "node", "mem": "MiB of memory"}
 _CHANGES: Mapping[Ends, str] = {
     Ends.NEVER: "ask for what the limit allows, or for another QOS or account",
     Ends.SOMEBODY: "use another account or QOS, or wait until its use is reset or has decayed",
@@ -352,7 +351,6 @@ def _of_limit(limit: LimitReason, one: BindingLimit, job: PendingJob) -> str:
     return f"it asks for {need}; {one.owner} gives {most}{per} {when}, and {of_it}"
 
 
-_ADMIN = "ask the administrators"
 _TABLE: Mapping[str, _Entry] = {
     "": _Entry(Ends.TURN, "Slurm has not looked at it yet"),
     "None": _Entry(Ends.TURN, "Slurm has not looked at it yet"),

@@ -36,6 +36,8 @@ _FRESH = 0.9
 
 #: Runs a command within ``timeout_s`` and gives its text; raises SlurmError.
 Runner = Callable[..., str]
+_USE_S = 60.0  #: what is used of limits: slurmctld's memory
+_RULES_S = 600.0  #: what slurmctld does not show: a question to slurmdbd
 
 
 @dataclass
@@ -180,10 +182,6 @@ class ClusterPoller:
         self._may_update = may_update(slurm_conf.slurm_user, self._run)
         if slurm_conf.plans_softly and not self._may_update:
             _log.warning("no limits to plan with: %s", NO_RIGHTS)
-
-
-_USE_S = 60.0  #: what is used of limits: slurmctld's memory
-_RULES_S = 600.0  #: what slurmctld does not show: a question to slurmdbd
 
 
 @dataclass(slots=True)

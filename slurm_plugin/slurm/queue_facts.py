@@ -14,6 +14,11 @@ from slurm_plugin.slurm.pending_job import PendingJob
 from slurm_plugin.slurm.startable import WAITS, waits_for_nodes
 from slurm_plugin.text.formatting import short_clock
 
+_SPARE_S = 60.0  #: that stay free before a reservation: Slurm looks at its queue now and then
+#: Reasons that Slurm gives where nothing but a reservation keeps a job from its nodes.
+_CLOSED = frozenset({"", "None", "Priority", "Resources", "ReqNodeNotAvail"})
+_NEXT_WEEK_S = 6 * 86_400.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFacts:
@@ -125,9 +130,6 @@ def before_reservation(job: PendingJob, one: RawReservation) -> str:
     )
 
 
-_SPARE_S = 60.0  #: that stay free before a reservation: Slurm looks at its queue now and then
-
-
 def shorter_limit(job: PendingJob, facts: QueueFacts) -> str:
     """Name the limit with which a job would start before what is reserved."""
     closing = facts.closing
@@ -153,8 +155,3 @@ def starts_after(facts: QueueFacts, start_s: float | None) -> str:
 
 def _kind(one: RawReservation) -> str:
     return "maintenance" if "MAINT" in one.flags else "reservation"
-
-
-#: Reasons that Slurm gives where nothing but a reservation keeps a job from its nodes.
-_CLOSED = frozenset({"", "None", "Priority", "Resources", "ReqNodeNotAvail"})
-_NEXT_WEEK_S = 6 * 86_400.0

@@ -24,6 +24,9 @@ _SPLITS_TASKS = [24, 11]
 
 
 _DEPTH = 500  #: bf_max_job_test where none is set
+_ABOVE = ("Operator", "Administrator")
+#: Error where nimod's user may not change other users' jobs, and the command that allows it.
+NO_RIGHTS = "nimod cannot take them back; sacctmgr add user nimo account=root adminlevel=operator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,11 +112,6 @@ def cluster_name(run: Callable[[Sequence[str]], str]) -> str:
     if not name:
         raise SlurmError("scontrol show config: no ClusterName")
     return name
-
-
-_ABOVE = ("Operator", "Administrator")
-#: Error where nimod's user may not change other users' jobs, and the command that allows it.
-NO_RIGHTS = "nimod cannot take them back; sacctmgr add user nimo account=root adminlevel=operator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

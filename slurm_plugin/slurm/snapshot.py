@@ -35,6 +35,8 @@ _DONE = frozenset({"COMPLETING", "CG"})
 
 #: A job on a node: until when it runs, and what it has of the node.
 _Use = tuple[float, int, int, dict[str, int]]
+#: Planned jobs that are moved ahead, at most: each costs steps in proportion to those before.
+_MOVED = 200
 
 
 def build(
@@ -356,10 +358,6 @@ def _mean(name: str, depth: int, taken_s: float, previous: cluster_state.Cluster
         return float(depth)
     share = 1 - exp(-max(taken_s - previous.taken_s, 0.0) / DAY_S)
     return before.queue_mean + share * (depth - before.queue_mean)
-
-
-#: Planned jobs that are moved ahead, at most: each costs steps in proportion to those before.
-_MOVED = 200
 
 
 def whole_nodes(job: cluster_state.RawJob, nodes: int, node: tuple[int, int]) -> int:

@@ -33,12 +33,6 @@ _STATES = "R,CG,CF,S,PD,SI,SO,ST"
 
 #: Stands for the word behind users' own fields where no Slurm is asked.
 SEPARATOR = "nimo-separator"
-
-
-def _format(rows: Iterable[fields.SlurmField], separator: str = "") -> str:
-    return ",".join(f"{row.text}:{separator if row.by_user else _END}" for row in rows)
-
-
 #: States of jobs that wait or have nodes; squeue lists ended ones, too, as JSON in spite of ``-t``.
 ACTIVE = frozenset({
     "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "PENDING", "SIGNALING", "STAGE_OUT",
@@ -46,7 +40,6 @@ ACTIVE = frozenset({
 })  # fmt: skip
 #: From then on ``OverSubscribe`` says nothing of whole nodes, nor does JSON.
 _EXCLUSIVE: Release = (26, 5)
-SINFO = ("sinfo", "-h", "-a", "-N", "-O", _format(fields.NODE))
 SQUEUE_JSON = ("squeue", "-a", "-t", _STATES, "--json")
 #: Release from which on nodes are read as JSON, newest first; sinfo lumps them together from 23.02.
 NODES_JSON: Sequence[tuple[Release, tuple[str, ...]]] = (
@@ -56,6 +49,20 @@ NODES_JSON: Sequence[tuple[Release, tuple[str, ...]]] = (
 PARTITIONS = ("scontrol", "show", "partition", "-a", "-o")
 RESERVATIONS = ("scontrol", "show", "reservation", "-o")
 LICENCES = ("scontrol", "show", "licenses", "-o")
+#: Optional: it works with the one release of Slurm that it was compiled against.
+_MODULE = "pyslurm"
+#: Major number of libslurm's interface to release (API_CURRENT in Slurm's META file).
+_RELEASES: dict[int, Release] = {
+    38: (22, 5), 39: (23, 2), 40: (23, 11), 41: (24, 5), 42: (24, 11), 43: (25, 5), 44: (25, 11),
+    45: (26, 5),
+}  # fmt: skip
+
+
+def _format(rows: Iterable[fields.SlurmField], separator: str = "") -> str:
+    return ",".join(f"{row.text}:{separator if row.by_user else _END}" for row in rows)
+
+
+SINFO = ("sinfo", "-h", "-a", "-N", "-O", _format(fields.NODE))
 
 
 def job_fields(release: Release) -> Sequence[fields.SlurmField]:
@@ -265,10 +272,6 @@ def _pairs(text: str) -> Iterator[dict[str, str]]:
             yield dict(word.partition("=")[::2] for word in line.split() if "=" in word)
 
 
-#: Optional: it works with the one release of Slurm that it was compiled against.
-_MODULE = "pyslurm"
-
-
 def load_pyslurm(release: Release) -> Any:
     """Import PySlurm for a Slurm of this release.
 
@@ -296,13 +299,6 @@ def library_release() -> Release | None:
     except (AttributeError, OSError):
         return None
     return _RELEASES.get(asked() >> 16)
-
-
-#: Major number of libslurm's interface to release (API_CURRENT in Slurm's META file).
-_RELEASES: dict[int, Release] = {
-    38: (22, 5), 39: (23, 2), 40: (23, 11), 41: (24, 5), 42: (24, 11), 43: (25, 5), 44: (25, 11),
-    45: (26, 5),
-}  # fmt: skip
 
 
 def ask_pyslurm(module: Any, run: Run, *, of_job: OfJob = _as_read) -> RawState:

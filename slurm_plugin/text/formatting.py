@@ -23,6 +23,8 @@ _NEAR_S = 3600.0
 _LARGE = 1e6
 #: Where prose may be folded: not between a number and its percent sign.
 _BREAKS = re.compile(r"\s+(?!%)")
+#: A job that waits no longer starts at once: Slurm itself looks at its queue as often.
+_AT_ONCE_S = 60.0
 
 
 def clock(epoch_s: float | None) -> str:
@@ -117,10 +119,6 @@ def percent(share: float | None, digits: int = 0) -> str:
     '26 %'
     """
     return "-" if share is None else f"{100 * share:.{digits}f} %"
-
-
-#: A job that waits no longer starts at once: Slurm itself looks at its queue as often.
-_AT_ONCE_S = 60.0
 
 
 def starts_text(wait_s: float, *, bound: bool = False) -> str:

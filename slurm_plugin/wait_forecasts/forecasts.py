@@ -44,6 +44,12 @@ _MOST = 50_000
 _WHOLE = 0.15
 
 _RunTime = tuple[tuple[float, ...], int]
+_SAVE_EVERY_S = 600.0
+#: An outlook may take so much of one core, and is never older than so many seconds.
+_SHARE, _LONGEST_S = 0.03, 60.0
+#: Limits of the jobs whose waits are said.
+LIMITS_S = (3600.0, 4 * 3600.0, 12 * 3600.0, 24 * 3600.0)
+_SHOW_EVERY_S = 60.0
 
 
 class QueueRunTimes:
@@ -122,7 +128,6 @@ def _of_limit(shares: tuple[float, ...], limit_s: float) -> tuple[float, ...]:
 
 
 _log = logging.getLogger(__name__)
-_SAVE_EVERY_S = 600.0
 
 
 class WaitCorrections:
@@ -204,13 +209,6 @@ class WaitCorrections:
         first_s = own[0].at_s if own else inf
         earlier = (one for one in self.past.waits.errors if one.at_s < first_s)
         self.record = error_record.WaitRecord([*earlier, *own])
-
-
-#: An outlook may take so much of one core, and is never older than so many seconds.
-_SHARE, _LONGEST_S = 0.03, 60.0
-#: Limits of the jobs whose waits are said.
-LIMITS_S = (3600.0, 4 * 3600.0, 12 * 3600.0, 24 * 3600.0)
-_SHOW_EVERY_S = 60.0
 
 
 class Outlooks:

@@ -63,6 +63,12 @@ PAGES: Mapping[str, Callable[[View], str]] = {
     "/report": report_pages.report,
     "/replay": report_pages.replay,
 }
+_TITLES = {
+    400: "This request is not valid",
+    403: "Not for everybody",
+    404: "There is no such page",
+    503: "Not now",
+}
 
 
 def application(site: PageData, proxies: Proxies) -> ASGIApp:
@@ -186,14 +192,6 @@ def _message(
     title = title or _TITLES.get(status, "This cannot be shown")
     page = view.render(config, viewer, "message.html.j2", title, text=f"{text}.")
     return HTMLResponse(page, status, {"Cache-Control": "no-store", **headers})
-
-
-_TITLES = {
-    400: "This request is not valid",
-    403: "Not for everybody",
-    404: "There is no such page",
-    503: "Not now",
-}
 
 
 def _file(content: bytes, kind: str, request: Request) -> Response:

@@ -35,6 +35,27 @@ from slurm_plugin.web.kept_reports import KeptReports
 from slurm_plugin.web.refreshing_cache import RefreshingCache
 from slurm_plugin.web.viewer import User, Viewer
 
+_VERDICTS = {verdict.value: place for place, verdict in enumerate(Verdict)}
+#: Which identities a list shows.
+GROUPS: dict[str, tuple[str, Collection[str]]] = {
+    "curves": ("by tag, script or command", [one.value for one in CURVE_LEVELS]),
+    "histories": ("by user or job name only", [KeyLevel.NAME.value, KeyLevel.USER.value]),
+    "all": ("all", [one.value for one in KeyLevel]),
+}
+_DAY_S = 86_400.0
+_STORE_S = 60.0  #: a read-only file shows its changes only when opened anew
+_CATALOGUE_S = 5.0  #: between looks whether a refit has written
+_OLDEST_CATALOGUE_S = 3600.0
+_REPORT_S, _OLDEST_REPORT_S = 60.0, 7 * _DAY_S
+_FIRST_REPORT_S = 0.3  #: so long the first page waits for new sums in place of the last fit's
+_OLD_REPORT_S = 3600.0  #: from this age on a page says how old its sums are
+_WASTE_S = 1800.0
+#: Days of a user's jobs whose waste a page says, and the most starts that it looks at.
+_WASTE_DAYS, _WASTE_RUNS = 30, 20_000
+_VISIBILITY_S = 120.0
+_WAITING_S, _OLDEST_WAITING_S = 30.0, 120.0
+_CHECKS_S, _OLDEST_CHECKS_S = 5.0, 60.0
+
 
 class _Point(msgspec.Struct):
     nodes: int
@@ -89,8 +110,6 @@ def entry_of(row: FitRow, *, off: bool) -> CatalogueEntry:
     )
 
 
-_VERDICTS = {verdict.value: place for place, verdict in enumerate(Verdict)}
-
 #: What a list may be ordered by: what is compared, and whether the largest come first.
 ORDERS: dict[str, tuple[Callable[[CatalogueEntry], Any], bool]] = {
     "application": (lambda entry: entry.label.casefold(), False),
@@ -101,12 +120,6 @@ ORDERS: dict[str, tuple[Callable[[CatalogueEntry], Any], bool]] = {
     "fitted": (lambda entry: entry.fitted_s, True),
 }
 
-#: Which identities a list shows.
-GROUPS: dict[str, tuple[str, Collection[str]]] = {
-    "curves": ("by tag, script or command", [one.value for one in CURVE_LEVELS]),
-    "histories": ("by user or job name only", [KeyLevel.NAME.value, KeyLevel.USER.value]),
-    "all": ("all", [one.value for one in KeyLevel]),
-}
 
 #: Which verdicts it shows.
 VERDICTS: dict[str, tuple[str, Callable[[CatalogueEntry], bool]]] = {
@@ -195,19 +208,6 @@ def may_see(rules: PrivateDataRules) -> Callable[[CatalogueEntry], bool]:
 
 
 _log = logging.getLogger(__name__)
-_DAY_S = 86_400.0
-_STORE_S = 60.0  #: a read-only file shows its changes only when opened anew
-_CATALOGUE_S = 5.0  #: between looks whether a refit has written
-_OLDEST_CATALOGUE_S = 3600.0
-_REPORT_S, _OLDEST_REPORT_S = 60.0, 7 * _DAY_S
-_FIRST_REPORT_S = 0.3  #: so long the first page waits for new sums in place of the last fit's
-_OLD_REPORT_S = 3600.0  #: from this age on a page says how old its sums are
-_WASTE_S = 1800.0
-#: Days of a user's jobs whose waste a page says, and the most starts that it looks at.
-_WASTE_DAYS, _WASTE_RUNS = 30, 20_000
-_VISIBILITY_S = 120.0
-_WAITING_S, _OLDEST_WAITING_S = 30.0, 120.0
-_CHECKS_S, _OLDEST_CHECKS_S = 5.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,10 @@ _REQUEST = struct.Struct("=BBBBI")  # family, protocol, extensions, padding, sta
 _PORTS = struct.Struct(">HH")
 _ANSWER = struct.Struct("=BB62xII")  # family, state; uid, inode
 _AT_MOST_S = 1.0
+#: What a proxy may call a user: not root, whom Slurm's accounting has as an administrator.
+_NAME = re.compile(r"(?!root$)[A-Za-z0-9_][A-Za-z0-9_.@-]{0,254}\$?")
+#: Uid of users that a proxy names: a name alone never makes root, Slurm's user or the owner.
+NAMED = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +87,6 @@ def _owner(local: _End, remote: _End) -> int | None:
 def _plain(address: _Address) -> _Address:
     """IPv4 address of one that is wrapped in IPv6."""
     return getattr(address, "ipv4_mapped", None) or address
-
-
-#: What a proxy may call a user: not root, whom Slurm's accounting has as an administrator.
-_NAME = re.compile(r"(?!root$)[A-Za-z0-9_][A-Za-z0-9_.@-]{0,254}\$?")
-#: Uid of users that a proxy names: a name alone never makes root, Slurm's user or the owner.
-NAMED = -1
 
 
 class Unauthenticated(Exception):  # noqa: N818 - a state, not an error

@@ -35,6 +35,14 @@ MOST_PARTS, PURSUED = 3, 6
 #: Where a misfit is looked for, and with how many ends of the first section.  Ends beyond the
 #: observations add next to nothing: all are on one section then.
 TRIED, TRIED_ENDS = Bounds(parallelism=2.0), 96
+#: Fewest observations to look for node counts that an application is made for (section VIII.C).
+MIN_SPECIAL = 9
+#: Fewest observations to look for a declining end with.
+MIN_DECLINING = 4
+#: Fewest observations to correct an anomaly with: of four, the other three explain anything.
+MIN_CORRECTED = 5
+#: Fewest observations that must be left to fit.
+MIN_FIT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,16 +245,6 @@ def _replaced(
     segments = tuple(sorted([*(each for each in base.segments if each != home), left, *more]))
     anomalies = base.anomalies if anomaly is None else tuple(sorted([*base.anomalies, anomaly]))
     return replace(base, segments=segments, anomalies=anomalies)
-
-
-#: Fewest observations to look for node counts that an application is made for (section VIII.C).
-MIN_SPECIAL = 9
-#: Fewest observations to look for a declining end with.
-MIN_DECLINING = 4
-#: Fewest observations to correct an anomaly with: of four, the other three explain anything.
-MIN_CORRECTED = 5
-#: Fewest observations that must be left to fit.
-MIN_FIT = 3
 
 
 @dataclass(frozen=True, slots=True)

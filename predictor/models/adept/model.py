@@ -28,6 +28,8 @@ from predictor.types import Curve, Prediction
 from sacct_ingest.text.durations import duration_text
 
 Floats = NDArray[np.float64]
+#: δ is guessed, tested and raised (section V.A).
+DELTA_FIRST, DELTA_STEP, DELTA_LAST = 0.05, 2.0, 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +138,6 @@ def _over(instances: Instances, nodes: Floats) -> Floats:
     rows = np.arange(len(instances.end)).repeat(len(nodes))
     times = instances.chosen(rows).times(np.tile(nodes, len(instances.end)))
     return times.reshape(-1, len(nodes))
-
-
-#: δ is guessed, tested and raised (section V.A).
-DELTA_FIRST, DELTA_STEP, DELTA_LAST = 0.05, 2.0, 0.9
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from predictor.models.adept.envelope import RangePair, need_observations
 from predictor.models.downey import VarianceMode, parallelism_of, serial_time_of, sigma_of, terms
 
 Floats = NDArray[np.float64]
+#: Errors this close, for a weight of one, are equal: below it the sums' own rounding decides.
+TIE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +83,6 @@ COLUMNS = tuple(field.name for field in fields(Instances))
 def _time(mode: VarianceMode, nodes: Floats, end: Floats, x: Floats, a: Floats) -> Floats:
     p, q = terms(mode, nodes, end)
     return a * (p + x * q)
-
-
-#: Errors this close, for a weight of one, are equal: below it the sums' own rounding decides.
-TIE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,13 @@ from predictor.problems import Problem
 from predictor.types import Curve, Point, Prediction
 
 Floats = NDArray[np.float64]
+DRAWS = 1024
+#: Share of runs that were stopped by their limit because they hung, whatever the node count.
+HUNG = 0.002
+#: Shapes whose likelihood is lower than the best one's by so many powers of e are never drawn.
+NEGLIGIBLE = 25.0
+#: Ratios of node counts whose shapes are held: 32 KiB each.
+_RATIOS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,15 +139,6 @@ def residuals(
         precision.sum(axis=(1, 2))
     )
     return Residuals(places, reach, tau, noise, precision, volume)
-
-
-DRAWS = 1024
-#: Share of runs that were stopped by their limit because they hung, whatever the node count.
-HUNG = 0.002
-#: Shapes whose likelihood is lower than the best one's by so many powers of e are never drawn.
-NEGLIGIBLE = 25.0
-#: Ratios of node counts whose shapes are held: 32 KiB each.
-_RATIOS = 64
 
 
 @dataclass(frozen=True, slots=True)

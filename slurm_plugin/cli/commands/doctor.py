@@ -24,6 +24,7 @@ _COLOURS = {
     FindingState.ERROR: "31;1",
     FindingState.SKIPPED: "2",
 }
+_TIMEOUT_S = 10.0
 
 
 def run(args: argparse.Namespace) -> int:
@@ -58,9 +59,6 @@ def _folded(text: str, width: int) -> list[str]:
     return wrap(text, max(width, _NARROWEST), break_long_words=False, break_on_hyphens=False) or [
         ""
     ]
-
-
-_TIMEOUT_S = 10.0
 
 
 def installation_of(args: argparse.Namespace) -> Installation:

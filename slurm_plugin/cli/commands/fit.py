@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Pauses of --follow.
 _EVERY_S = 30.0
+#: How the runs of a curve were recognised.
+_RECOGNISED = {"tag": "by tag", "script": "by script", "line": "by command line"}
 
 
 def run(args: argparse.Namespace) -> int:
@@ -91,10 +93,6 @@ def _workers(
 
     pool = stack.enter_context(dask_pool(args.dask, args.workers or JOBS))
     return pool.workers, pool.executor
-
-
-#: How the runs of a curve were recognised.
-_RECOGNISED = {"tag": "by tag", "script": "by script", "line": "by command line"}
 
 
 def describe(done: "RefitSummary", verdicts: Mapping[str, int]) -> str:

@@ -22,6 +22,9 @@ from slurm_plugin.text.formatting import count
 if TYPE_CHECKING:
     from sacct_ingest.store import Store
 
+_HEADER = b'{"nimo_contributions":1}\n'
+_BATCH = 2000
+
 
 @dataclass(slots=True)
 class _Merged:
@@ -67,8 +70,6 @@ def _merge(store: "Store", source: str) -> _Merged:
     return done
 
 
-_HEADER = b'{"nimo_contributions":1}\n'
-_BATCH = 2000
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Contribution).decode
 _figures = msgspec.json.Decoder(dict[str, float]).decode

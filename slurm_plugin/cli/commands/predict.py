@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from slurm_plugin.reports.picture import Picture
     from slurm_plugin.text.table_columns import Table
 
+#: Columns by which one of several applications of a name is chosen.
+_TO_CHOOSE = "key,runs,nodes,verdict,details"
+
 
 def tables() -> "Sequence[Table]":
     """Give what it prints, without rows."""
@@ -242,10 +245,6 @@ def _text(
         now_s=now_s,
     )
     return f"{text}\n{wrapped(curve_text.standing_line(standing), width)}" if standing else text
-
-
-#: Columns by which one of several applications of a name is chosen.
-_TO_CHOOSE = "key,runs,nodes,verdict,details"
 
 
 def _choice(tables: "Sequence[PredictionTable]", args: argparse.Namespace) -> str:

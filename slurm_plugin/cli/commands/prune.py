@@ -14,6 +14,7 @@ from slurm_plugin.store_access import open_store
 from slurm_plugin.text.formatting import clock, count
 
 _DAY_S = 86_400
+_NOTHING = "no retention time is set, so nothing is deleted; see 'retention' in nimo.yaml"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,9 +48,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("\n".join(_words(each, dry_run=args.dry_run) for each in done) or _NOTHING)
     return 0
-
-
-_NOTHING = "no retention time is set, so nothing is deleted; see 'retention' in nimo.yaml"
 
 
 def _words(done: Pruned, *, dry_run: bool) -> str:

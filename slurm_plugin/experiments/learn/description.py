@@ -32,6 +32,21 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 Counts = Count | tuple[Count, ...]
 Words = str | int | float | tuple[str | int | float, ...]
+#: Choice -> option of sbatch.
+OPTIONS = {
+    "nodes": "--nodes",
+    "tasks": "--ntasks",
+    "cpus": "--cpus-per-task",
+    "memory": "--mem",
+    "cpu_freq": "--cpu-freq",
+}
+_FIXED = ("partition", "constraint", "nodelist")
+#: Attribute that an input gives, and of which more is always slower.
+INPUT_BYTES = "input_bytes"
+GIB = 2.0**30
+#: How attributes are named of which more is slower, too.
+_LATENCY = "latency_s"
+_PLACEHOLDER = re.compile(r"\{([A-Za-z0-9][A-Za-z0-9_.-]*)\}")
 
 
 class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -219,22 +234,6 @@ class Journal:
             )
         return saved.trials
 
-
-#: Choice -> option of sbatch.
-OPTIONS = {
-    "nodes": "--nodes",
-    "tasks": "--ntasks",
-    "cpus": "--cpus-per-task",
-    "memory": "--mem",
-    "cpu_freq": "--cpu-freq",
-}
-_FIXED = ("partition", "constraint", "nodelist")
-#: Attribute that an input gives, and of which more is always slower.
-INPUT_BYTES = "input_bytes"
-GIB = 2.0**30
-#: How attributes are named of which more is slower, too.
-_LATENCY = "latency_s"
-_PLACEHOLDER = re.compile(r"\{([A-Za-z0-9][A-Za-z0-9_.-]*)\}")
 
 #: Profiles of the nodes that a group of assignments may get.
 Profiles = Callable[[AssignmentGroup], Sequence[NodeProfile]]

@@ -22,6 +22,12 @@ _SAME = 0.005
 #: Effort for each plan but the first: many of them are shown beside each other.
 _LESS = plan_search.EFFORT // 5
 _UNSURE = "not surely in time, at the least node-hours"
+_DRAWS = 2_000
+_SEED = 20_061
+#: Standard deviation of the log of a wait: 1.45 times the wait is seldom exceeded (the policy's
+#: factor for deadlines), once in twenty cases.
+_WAIT = 0.226
+_GRAIN_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,13 +240,6 @@ def _made_of(plan: Plan) -> dict[str, float]:
         before_s = step.end_s
     return made
 
-
-_DRAWS = 2_000
-_SEED = 20_061
-#: Standard deviation of the log of a wait: 1.45 times the wait is seldom exceeded (the policy's
-#: factor for deadlines), once in twenty cases.
-_WAIT = 0.226
-_GRAIN_S = 1e-6
 
 Floats = NDArray[np.float64]
 

@@ -33,6 +33,14 @@ GIVEN, GUESSED = 0.1, 0.35
 #: Share of the runs beyond which one is overdue, and what is then expected of its time to follow.
 _HARDLY_ANY, _OVERDUE = 0.95, 0.2
 _LONGEST = 0.99
+#: Attributes that a path adds to those of a place, and what they are where all data is near.
+LATENCY, BANDWIDTH = "net_latency_s", "net_bandwidth_bytes_per_s"
+NODES = "nodes"
+#: Attributes that a plan may choose, as ``nimo lab learn`` names them: unit and letter of sbatch.
+RESOURCES = {"cpus": (1.0, ""), "memory": (2.0**20, "M")}
+_LEVELS = 4  #: values of each that are tried
+HISTORY = "history"  #: instead of a file of samples: the ingested runs of the application
+_MOST = 64  #: times the fewest nodes, for tasks that name no most
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,16 +199,8 @@ def of_run_times(run_times_s: Mapping[int, float], nodes: int, group: str) -> Ta
     return TaskEstimate(exp(mixed), GIVEN, GIVEN, GIVEN / 2, group)
 
 
-#: Attributes that a path adds to those of a place, and what they are where all data is near.
-LATENCY, BANDWIDTH = "net_latency_s", "net_bandwidth_bytes_per_s"
-NODES = "nodes"
-#: Attributes that a plan may choose, as ``nimo lab learn`` names them: unit and letter of sbatch.
-RESOURCES = {"cpus": (1.0, ""), "memory": (2.0**20, "M")}
-_LEVELS = 4  #: values of each that are tried
 #: What a plan chose of them: names and values, memory in bytes.
 Resources = tuple[tuple[str, float], ...]
-HISTORY = "history"  #: instead of a file of samples: the ingested runs of the application
-_MOST = 64  #: times the fewest nodes, for tasks that name no most
 
 
 class SampleText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

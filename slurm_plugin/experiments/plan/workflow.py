@@ -12,6 +12,13 @@ from math import inf
 
 import msgspec
 
+_LINK = {
+    "source": "from",
+    "target": "to",
+    "bandwidth_bytes_per_s": "bandwidth",
+    "latency_s": "latency",
+}
+
 
 class DataAccess(StrEnum):
     """How a task may reach a file that lies on another storage."""
@@ -49,14 +56,6 @@ class Storage(_Entry, frozen=True, kw_only=True, rename={"free_bytes": "free"}):
     path: str
     free_bytes: float = inf  #: room for copies and for what tasks write
     host: str = ""  #: name of the machine in the series of probes
-
-
-_LINK = {
-    "source": "from",
-    "target": "to",
-    "bandwidth_bytes_per_s": "bandwidth",
-    "latency_s": "latency",
-}
 
 
 class NetworkLink(_Entry, frozen=True, kw_only=True, rename=_LINK):

@@ -18,6 +18,10 @@ _Made = TypeVar("_Made")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h": 3600.0}
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+_SECTIONS: dict[str, type[Any]] = {
+    "storages": workflow.Storage, "places": workflow.PlanSite,
+    "files": workflow.File, "tasks": workflow.Task,
+}  # fmt: skip
 
 
 class WorkflowText(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -207,10 +211,6 @@ def _seconds(value: object) -> float:
     return float(match[1]) * _UNITS[match[2]]
 
 
-_SECTIONS: dict[str, type[Any]] = {
-    "storages": workflow.Storage, "places": workflow.PlanSite,
-    "files": workflow.File, "tasks": workflow.Task,
-}  # fmt: skip
 #: What a text or number of these keys means.
 _VALUES: dict[str, Callable[[object], object]] = {
     "free": _size, "bandwidth": _size, "size": _size, "latency": _seconds, "nodes": _range,

@@ -33,6 +33,13 @@ SETTLED = 0.02
 #: A count that is best in fewer draws is not asked about.
 _PLAUSIBLE = 0.05
 _MOST_REPEATS = 3
+_FILTER_S = 60
+#: Fields that a run has from its job.
+_OF_JOB = ("elapsed_s", "nodes", "cpus", "node_list", "cluster", "partition")
+_OPTION = {Unit.NODES: "--nodes", Unit.CPUS: "--cpus-per-task", Unit.GPUS: "--gpus"}
+#: Failures, without a run that ended well, after which a study gives up.
+_HOPELESS = 3
+_CONTENT = 1  #: version of the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +139,6 @@ def _costs(fit: AveragedFit, counts: Sequence[int], *, weak: bool) -> NDArray[np
     return np.asarray(np.exp(2 * logs + (-size if weak else size)))
 
 
-_FILTER_S = 60
-
-
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for; times in seconds, the budget in hours of nodes, CPUs or GPUs."""
 
@@ -182,19 +186,12 @@ class StudyRun(Run, frozen=True, kw_only=True):
         return self.state == JobState.COMPLETED
 
 
-#: Fields that a run has from its job.
-_OF_JOB = ("elapsed_s", "nodes", "cpus", "node_list", "cluster", "partition")
-
-
 def as_ended(run: StudyRun, job: RunRow, reason: str = "") -> StudyRun:
     """Give a run with what the accounting has of its job, which counts whole seconds."""
     own = {name: getattr(job, name) for name in _OF_JOB}
     if job.state is JobState.COMPLETED:
         own["elapsed_s"] = max(job.elapsed_s, 1.0)
     return replace(run, state=job.state.value, reason=reason, **own)
-
-
-_OPTION = {Unit.NODES: "--nodes", Unit.CPUS: "--cpus-per-task", Unit.GPUS: "--gpus"}
 
 
 def command(settings: Settings, run: StudyRun, tag: str) -> tuple[list[str], str]:
@@ -241,11 +238,6 @@ def _named(settings: Settings, options: job_script.Options) -> list[str]:
     tag = parse_tag(options.get("comment") or own.get("comment") or "")
     named = {name: getattr(tag, name) for name in ("app", "problem", "size")} if tag else {}
     return [f"{name}={value}" for name, value in named.items() if value]
-
-
-#: Failures, without a run that ended well, after which a study gives up.
-_HOPELESS = 3
-_CONTENT = 1  #: version of the file
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -64,6 +64,7 @@ _BARE_LIMITS: dict[str, Any] = {"associations": {}, "default_accounts": {}, "use
 
 #: Pieces of views of clusters.
 _OF_CLUSTERS = frozenset({"limits", "partition", "look", "elsewhere", "others"})
+_TOO_LONG = "ask for fewer jobs, by id or with -u, -p or -S"
 
 
 class StateSender:
@@ -293,7 +294,6 @@ def _sliced(name: str, entries: Mapping[Any, Any]) -> Iterator[Piece]:
 
 
 _log = logging.getLogger(__name__)
-_TOO_LONG = "ask for fewer jobs, by id or with -u, -p or -S"
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,12 @@ _WORDS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
     ((EOFError, ConnectionError), "the link was cut; see the log of nimod there"),
     ((TimeoutError,), "no answer; see whether nimod runs there, and the firewall between"),
 )
+CONNECT_S = 2.0
+PING_S = 1.0
+SILENCE_S = 3.0  #: a controller that says nothing for so long is gone
+_PAUSE_S = (0.25, 5.0)  #: between two attempts, at first and at most
+#: What only slurmctld asks, on its own host.
+_NOT_HERE = ("decide", "reload")
 
 
 @dataclass(slots=True)
@@ -230,12 +236,6 @@ def _words(error: Exception) -> str:
     return f"{reason}; see the network between"
 
 
-CONNECT_S = 2.0
-PING_S = 1.0
-SILENCE_S = 3.0  #: a controller that says nothing for so long is gone
-_PAUSE_S = (0.25, 5.0)  #: between two attempts, at first and at most
-
-
 class Uplink:
     """Links to the controllers.
 
@@ -334,10 +334,6 @@ async def _ping(link: Link) -> None:
     while True:
         link.send(Frame(Kind.PING))
         await asyncio.sleep(PING_S)
-
-
-#: What only slurmctld asks, on its own host.
-_NOT_HERE = ("decide", "reload")
 
 
 def serve(config: Config, controllers: Sequence[str]) -> None:
