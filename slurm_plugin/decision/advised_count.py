@@ -66,6 +66,10 @@ def weighed(case: Situation, table: PredictionTable, supply: Supply) -> Weighed:
     if opened and best is not None and not is_serial(table):
         own = decided.request
         best = own if own and _is_near(best, own, case, supply) else best
+    own, tied = decided.request, _tied_by(considered, table)
+    if tied is not None and best is not None and own is not None and best.nodes != own.nodes:
+        best = own
+        decided = replace(decided, reason=tied)
     return Weighed(case, decided, table, options, best)
 
 
@@ -150,6 +154,17 @@ def _considered(case: Situation, supply: Supply) -> Request:
         sure = scales(table, counts)
         asked = min(sure, key=lambda n: abs(log(n / asked)), default=asked)
     return replace(request, low=1, high=supply.most, asked=asked, fixed=None)
+
+
+def _tied_by(request: Request, table: PredictionTable) -> Reason | None:
+    """Why other nodes would lay a job out otherwise: it names tasks or GPUs in all."""
+    if request.unit is not Unit.NODES or table.layout.in_all:
+        return None
+    resources = request.resources
+    if resources.tres_per_job:
+        return Reason.FIXED_CPUS
+    of_nodes = (resources.min_nodes or 1) * (resources.ntasks_per_node or 0)
+    return None if resources.num_tasks in (None, of_nodes) else Reason.FIXED_TASKS
 
 
 def best_of(

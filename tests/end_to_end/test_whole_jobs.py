@@ -158,4 +158,5 @@ def test_a_job_that_was_requeued_is_said_to_start_and_end_anew(enforcing, piece)
     said_s = time.time() + row["wait_s"]
     site.cluster.wait(job, accounted=True)
     ended_s = max(times_of(site, job, "End"))
-    assert abs(ended_s - said_s) < RUN_S + 30
+    # Slurm waits two minutes before it starts a job that was requeued.
+    assert abs(ended_s - said_s) < RUN_S + 60

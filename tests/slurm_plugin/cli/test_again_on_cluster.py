@@ -87,7 +87,9 @@ def test_of_an_array_the_failed_tasks_run_again_and_dependents_follow(user):
     (user.work / "again").touch()
     new, said = user.again(job_id)
     assert f"{new} for job {job_id}, 2 tasks of it" in said
-    assert user.states(new) == {f"{new}_2": "COMPLETED", f"{new}_4": "COMPLETED"}
+    # The accounting has the tasks of an array one by one.
+    completed = {f"{new}_2": "COMPLETED", f"{new}_4": "COMPLETED"}
+    wait_until(lambda: user.states(new) == completed, what="both tasks in the accounting")
     user.cluster.wait(waits, accounted=True)
     assert user.states(waits) == {str(waits): "COMPLETED"}
 
