@@ -253,18 +253,35 @@ def for_layout(table: PredictionTable, layouts: tuple[Layout, ...]) -> Predictio
     runs = [part.layout for part in table.parts] or [table.layout]
     if any(one.matches(other) for one in layouts for other in runs):
         return table
-    alike = (one for one in layouts if _kind(one) == _kind(runs[0]))
-    asked = str(next(alike, layouts[0])) or _NOTHING
-    if any(one.shape for one in runs):
-        several = any(one.shape for one in layouts)
-        asked = "other components" if several else "another shape"
-    had = " or ".join(str(one) or _NOTHING for one in runs)
+    had, asked = _apart(table.unit, runs, layouts)
     return replace(
         table,
         verdict=Verdict.REFUSED,
         verdicts=(Verdict.REFUSED,) * len(table.nodes),
         problems=(problem(OTHER_LAYOUT, had=had, asked=asked), *table.problems),
     )
+
+
+def _apart(unit: Unit, runs: Sequence[Layout], layouts: Sequence[Layout]) -> tuple[str, str]:
+    """Say how the runs were laid out, and how a job is that is laid out otherwise.
+
+    unit: that runs are counted in.
+    """
+    had = " or ".join(str(one) or _NOTHING for one in runs)
+    if any(one.shape for one in runs):
+        several = any(one.shape for one in layouts)
+        return had, "other components" if several else "another shape"
+    alike = [one for one in layouts if _kind(one) == _kind(runs[0])]
+    if unit is Unit.GPUS and all(one.gpus == 0 for one in alike):
+        return "GPUs", "none"
+    if unit is Unit.CPUS and not alike:
+        return "a number of CPUs", "all that its nodes have"
+    return had, str(next(iter(alike), layouts[0])) or _NOTHING
+
+
+def is_otherwise(table: PredictionTable) -> bool:
+    """Whether all runs had another layout than the job, as `for_layout` says it."""
+    return any(problem.name == OTHER_LAYOUT for problem in table.problems)
 
 
 @lru_cache(maxsize=_CACHED)

@@ -41,7 +41,7 @@ from sacct_ingest.records import CURVE_LEVELS, KeyLevel
 from sacct_ingest.runs.attributes import LONGEST, describe
 from sacct_ingest.runs.evidence import ran_short
 from sacct_ingest.runs.input_sizes import numbers_in
-from sacct_ingest.runs.layout import ANY, Layout, Unit, layouts_of_run, second_sizes
+from sacct_ingest.runs.layout import ANY, Each, Layout, Unit, layouts_of_run, second_sizes
 from sacct_ingest.runs.submission import MEMORY, JobKind
 from sacct_ingest.store.rows import RunRow
 
@@ -211,7 +211,8 @@ def _axis_and_family(
     if level in CURVE_LEVELS or (family is not None and axis.unit is not Unit.NODES):
         return axis, family
     of_name = level is KeyLevel.NAME and all(map(axis.unit.size_of, finished))
-    any_layout = Axis(axis.unit if of_name else Unit.NODES, {})
+    one_kind = axis.unit is not Unit.CPUS or not any(row.gpus for row in finished)
+    any_layout = Axis(axis.unit if of_name and one_kind else Unit.NODES, {})
     return any_layout, None if unsized else _family(level, any_layout, finished, before)
 
 
@@ -383,7 +384,7 @@ def _fitted(runs: _GroupedRuns, settings: TableSettings, old: Mapping[str, Recor
         return Fitted(name, table, record, new)
 
     if len(groups) < 2:
-        layout = next(iter(groups)).layout if groups else _any_layout(rows)
+        layout = next(iter(groups)).layout if groups else _any_layout(rows, unit)
         one = fitted(key, rows, partial(tabulate, sums=runs.sums if unit is Unit.NODES else None))
         return [_with(_split(one, noted), layout=layout)]
     made = []
@@ -416,9 +417,10 @@ def _of_kind(part: Fitted, whole: PredictionTable | None) -> Fitted:
     return replace(part, table=of_kind(table, whole.kind))
 
 
-def _any_layout(rows: Sequence[RunRow]) -> Layout:
+def _any_layout(rows: Sequence[RunRow], unit: Unit) -> Layout:
     """Layout of runs that are counted together however they were laid out."""
-    return Layout(gpus=None) if any(row.gpus for row in rows) else ANY
+    each = Each.NODE if unit is Unit.NODES else Each.ANY
+    return Layout(gpus=None if any(row.gpus for row in rows) else 0, each=each)
 
 
 def _on_one_cpu(rows: Sequence[RunRow]) -> bool:

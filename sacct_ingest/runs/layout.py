@@ -159,7 +159,11 @@ class Layout:
             return False
         if self.shape or other.shape:
             return self.shape == other.shape or _alike(self.shape, other.shape)
-        if None not in (self.gpus, other.gpus) and self.gpus != other.gpus:
+        gpus = {self.gpus, other.gpus}
+        if None not in gpus and len(gpus) > 1:
+            return False
+        # Where GPUs are what is counted, a job without any has no size.
+        if gpus == {None, 0} and self.each is not Each.NODE:
             return False
         said = (
             (self.nodes, other.nodes),

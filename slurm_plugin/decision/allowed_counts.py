@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from predictor.application.count_changes import levels, ratios
-from predictor.job_table import OTHER_LAYOUT
+from predictor.job_table import is_otherwise
 from predictor.prediction_table import PredictionTable
 from predictor.table import at, covers, verdict_at
 from predictor.types import Prediction, Verdict
@@ -203,11 +203,6 @@ def scales(table: PredictionTable, counts: Sequence[int]) -> Sequence[int]:
         return trusted(table, counts)
     judged = not (table.is_guess or table.parts or is_otherwise(table))
     return counts if judged else ()
-
-
-def is_otherwise(table: PredictionTable) -> bool:
-    """Whether all runs had another layout than the job."""
-    return any(problem.name == OTHER_LAYOUT for problem in table.problems)
 
 
 def why_alone(question: CountQuestion) -> Reason:

@@ -54,7 +54,8 @@ def sizes_for(one: SubmittedJob, opt_in: OptIn, table: PredictionTable | None) -
 
     opt_in: which jobs the site offers other sizes.
     """
-    if table is not None and table.unit is not Unit.NODES:
+    # Runs that were counted in GPUs are no runs of a job without: it is counted in nodes.
+    if table is not None and table.unit is not Unit.NODES and one.sizes.count(table.unit):
         return _in_cores(one, opt_in, table)
     job = one.job
     if job.het_job_offset == 0:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import inf
 
 from predictor.application.request import for_request
-from predictor.job_table import of_all_limits
+from predictor.job_table import is_otherwise, of_all_limits
 from predictor.prediction_table import PredictionTable
 from predictor.table import at, covers, level_quantile, longest, quantile, starts_at
 from sacct_ingest.records import JobState
@@ -12,12 +12,7 @@ from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.text.durations import duration_text, slurm_time
 from slurm_plugin.config.setting_types import TimeUse
 from slurm_plugin.decision import messages, policy
-from slurm_plugin.decision.allowed_counts import (
-    PolicySettings,
-    asked_limit_of,
-    is_otherwise,
-    trusted,
-)
+from slurm_plugin.decision.allowed_counts import PolicySettings, asked_limit_of, trusted
 from slurm_plugin.decision.node_options import Option
 from slurm_plugin.decision.request import Request
 from slurm_plugin.decision.situation import Situation

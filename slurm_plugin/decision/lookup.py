@@ -14,7 +14,7 @@ from functools import lru_cache, partial, reduce
 import msgspec
 
 from predictor.application.surface import OWN_RUNS, beside_own, for_sizes
-from predictor.job_table import OTHER_LAYOUT, for_layout, for_numbers, part_for
+from predictor.job_table import for_layout, for_numbers, is_otherwise, part_for
 from predictor.neighbours import Neighbours
 from predictor.prediction_table import PredictionTable
 from predictor.stored_table import acting_of, decode, is_current, whole_key
@@ -237,7 +237,7 @@ class PredictionLookup:
             if (key := identity.key(level))
             and (table := _for_job(table_at, level, key, layouts, attributes)) is not None
         ]
-        candidates = _of_same_tag(candidates, identity)
+        candidates = _without_refused_guesses(_of_same_tag(candidates, identity))
         first = _by_line(candidates) or next(iter(candidates), None)
         if (of_family := self._of_family(candidates)) is not None:
             return of_family
@@ -254,7 +254,7 @@ class PredictionLookup:
         if own is None or own.surface is not None or self.is_off(own):
             return None
         family = next((one for one in candidates if one.surface is not None), None)
-        if family is None or any(one.name == OTHER_LAYOUT for one in family.problems):
+        if family is None or is_otherwise(family):
             return None
         enough = own.runs >= OWN_RUNS and (own.is_curve or not family.is_curve)
         return None if enough else beside_own(family, own)
@@ -330,6 +330,12 @@ def _of_same_tag(
     has_runs = any(one.level == KeyLevel.TAG for one in candidates)
     same = {identity.program}
     return [one for one in candidates if not has_runs or same.issuperset(one.tagged)]
+
+
+def _without_refused_guesses(candidates: Sequence[PredictionTable]) -> list[PredictionTable]:
+    """Leave out guesses from jobs that were laid out otherwise, where there is another table."""
+    rest = [one for one in candidates if not (one.is_guess and is_otherwise(one))]
+    return rest or list(candidates)
 
 
 def _by_line(candidates: Sequence[PredictionTable]) -> PredictionTable | None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from math import ceil, inf
 
 from predictor.facts import LimitReached
+from predictor.job_table import is_otherwise
 from predictor.memory import UNBOUNDED
 from predictor.prediction_table import PredictionTable
 from predictor.problems import Problem
@@ -15,7 +16,7 @@ from sacct_ingest.runs.layout import Unit
 from sacct_ingest.runs.submission import JobKind
 from sacct_ingest.text.durations import duration_range, duration_text, slurm_time
 from slurm_plugin.decision import sizes
-from slurm_plugin.decision.allowed_counts import is_otherwise, is_own_work, is_serial
+from slurm_plugin.decision.allowed_counts import is_own_work, is_serial
 from slurm_plugin.decision.better_count import better_count
 from slurm_plugin.decision.failures import failures_text
 from slurm_plugin.decision.memory_need import memory_floor

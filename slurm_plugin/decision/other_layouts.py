@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from predictor.job_table import is_otherwise
 from predictor.prediction_table import PredictionTable
 from predictor.table import at, covers, verdict_at
 from predictor.types import Verdict
 from sacct_ingest.runs.layout import Each, Layout, Unit
-from slurm_plugin.decision.allowed_counts import is_otherwise
 from slurm_plugin.decision.request import Request
 from slurm_plugin.protocol.advice_messages import LayoutRow
 

@@ -11,6 +11,7 @@ from math import inf
 import msgspec
 from msgspec.structs import replace
 
+from predictor.job_table import is_otherwise
 from predictor.prediction_table import PredictionTable
 from predictor.stored_table import is_outdated
 from predictor.table import at, covers, verdict_at
@@ -123,7 +124,7 @@ def opened_by_runs(request: Request) -> Request:
 
 def _why_distrusted(table: PredictionTable) -> Reason:
     names = {problem.name for problem in table.problems}
-    if counting.is_otherwise(table):
+    if is_otherwise(table):
         return Reason.OTHER_LAYOUT
     if table.asked and at(table, table.asked).unbounded:
         return Reason.CUT_OFF
@@ -336,7 +337,7 @@ def _has_own_row(scene: Comparison) -> bool:
     table = scene.table
     if not table.layout.shape:
         return False
-    return covers(table, scene.asked) and not counting.is_otherwise(table)
+    return covers(table, scene.asked) and not is_otherwise(table)
 
 
 def limits_to_ask(option: Option, request: Request) -> TimeLimits | None:

@@ -11,13 +11,13 @@ from functools import partial
 import msgspec
 
 from predictor.forecasts.transfer_time import TransferTime
+from predictor.job_table import is_otherwise
 from sacct_ingest.records import DecisionRow, Probe
 from sacct_ingest.runs.layout import Unit
 from slurm_plugin.config.setting_types import Mode, Proven
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decision import context_builder, messages, tickets
 from slurm_plugin.decision.advice import advice_of, may_be_pasted
-from slurm_plugin.decision.allowed_counts import is_otherwise
 from slurm_plugin.decision.answer import note_of, permitted, row_of
 from slurm_plugin.decision.bookings import Bookings
 from slurm_plugin.decision.elsewhere import (

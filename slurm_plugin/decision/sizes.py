@@ -187,17 +187,21 @@ def tasks_of(job: ResourceRequest) -> int:
 
 
 def size_layouts_of(asked: AskedSizes) -> tuple[Layout, ...]:
-    """Layouts that runs must have had where their size is a number of CPUs or GPUs."""
+    """Layouts that runs must have had where their size is a number of CPUs or GPUs.
+
+    None for a unit in which the size of the job is not known.
+    """
     nodes = asked.nodes
     tasks = asked.tasks
     named = asked.gpu_type
     cpus = asked.cpus
     gpus = asked.gpus
-    made = [
-        Layout(tasks, gpus=gpus, each=Each.JOB, nodes=nodes, gpu_type=named),
-        Layout(cpus=cpus // tasks, gpus=gpus, each=Each.TASK, nodes=nodes, gpu_type=named),
-        Layout(cpus=cpus // tasks, gpus=gpus, each=Each.ANY, gpu_type=named),
-    ]
+    made = list[Layout]()
+    if cpus:
+        made.append(Layout(tasks, gpus=gpus, each=Each.JOB, nodes=nodes, gpu_type=named))
+        of_task = cpus // tasks
+        made.append(Layout(cpus=of_task, gpus=gpus, each=Each.TASK, nodes=nodes, gpu_type=named))
+        made.append(Layout(cpus=of_task, gpus=gpus, each=Each.ANY, gpu_type=named))
     if gpus:
         each = -(-cpus // gpus)
         made.append(Layout(cpus=cpus, gpus=None, each=Each.JOB, nodes=nodes, gpu_type=named))
